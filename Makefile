@@ -10,7 +10,7 @@ PAIRS ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check test-faults test-conformance bench bench-paired lock clean
+.PHONY: help setup demo test check test-faults test-cluster test-conformance bench bench-paired lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' Makefile
@@ -41,6 +41,9 @@ check: $(READY) ## Check format, lint, types, layers, doctests and the fast test
 
 test-faults: $(READY) ## Kill the lake and the service at 700 random moments, run random histories; SEED=n repeats, ONLY=word picks a part
 	@SEED=$(SEED) ONLY=$(ONLY) $(BIN)/python -m tests.faults.run_faults
+
+test-cluster: $(READY) ## Run tests on a standalone Spark cluster, and kill its parts (30 minutes; needs a whole JDK); ONLY=word picks, SEED=n repeats
+	@SEED=$(SEED) ONLY=$(ONLY) $(BIN)/python -m tests.cluster.run_cluster
 
 test-conformance: $(READY) ## Run test suites of other projects: Spark's golden SQL files on DuckDB (10 minutes); ONLY=word picks files
 	@ONLY=$(ONLY) $(BIN)/python -m tests.conformance.golden

@@ -9,7 +9,7 @@ from unicodedata import category
 INTERNAL_MARK = "\x1f"
 _WORDS = """
     file position path broken count deletes rank next text rows one two gained lost on back slice slices number times
-    theirs side folder
+    theirs side folder run bucket attempt
 """
 INTERNAL_WORDS = frozenset(_WORDS.split())
 ICEBERG_COLUMNS = frozenset(

@@ -52,13 +52,13 @@ class TableName:
 
 
 def quote_value(text: object, max_length: int = 60) -> str:
-    """Return what a user typed, quoted, on one line and not too long.
+    """Return what a user typed, quoted, on one line and not too long; characters that can't be printed are escaped.
 
-    >>> quote_value("a" * 80)
-    "'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa…'"
+    >>> quote_value("a" * 80), quote_value("Köln")
+    ("'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa…'", "'Köln'")
     """
     full_text = str(text)
-    return ascii(full_text) if len(full_text) <= max_length else ascii(full_text[:max_length])[:-1] + "…'"
+    return repr(full_text) if len(full_text) <= max_length else repr(full_text[:max_length])[:-1] + "…'"
 
 
 def validate_branch_name(text: str) -> str:

@@ -3,8 +3,12 @@
 Python delivers such an exception when the thread next runs Python code: a loop ends at once, a call that waits in C
 (`time.sleep`, a socket) only when it returns. A caller that can't wait for that abandons the thread: the exception
 stays pending, and the process should end soon, because nothing else can end the thread. Imports nothing.
+
+A thread in the middle of an import is left alone until the import has ended: half a module would stay behind, and some
+compiled modules abort the process when an exception meets them there.
 """
 
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,10 +31,10 @@ class Interruption:
         self._is_over = False
 
     def interrupt(self) -> None:
-        """Raise `Interrupted` in the thread, unless it has deferred interrupts: then call this again later."""
+        """Raise `Interrupted` in the thread, unless it imports or defers interrupts: then call this again later."""
         if self._gate.acquire(blocking=False):
             try:
-                if not self._is_over:
+                if not self._is_over and not _is_importing(self._thread_id):
                     _set_async_exception(self._thread_id, Interrupted)
             finally:
                 self._gate.release()
@@ -78,6 +82,15 @@ def list_abandoned_threads() -> list[str]:
     """Return the names of abandoned threads of this process that still run."""
     with _guard:
         return [thread.name for thread in _abandoned if thread.is_alive()]
+
+
+def _is_importing(thread_id: int) -> bool:
+    frame = sys._current_frames().get(thread_id)
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _set_async_exception(thread_id: int, kind: type[BaseException] | None) -> None:

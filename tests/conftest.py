@@ -16,11 +16,13 @@ from _pytest.faulthandler import fault_handler_stderr_fd_key
 
 from runnel import failpoint
 from runnel.lake.store import Store
+from tests.cluster.session import uses_cluster
 from tests.spark.fixtures import spark  # noqa: F401
 
 if TYPE_CHECKING:
     from tests.servers.kafka import Server
     from tests.servers.s3 import Store as Objects
+    from tests.servers.spark_cluster import Cluster
 
 os.environ.setdefault("RUNNEL_AUTHOR", "ada")
 # The timeout of each test says which one it was, but it cannot end what hangs outside of Python, nor the end of the
@@ -66,7 +68,9 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep every test that needs Spark in one process, and so with Kafka and S3: one of each for the whole run."""
     for item in items:
-        needed = [name for name in ("spark", "kafka", "s3") if name in getattr(item, "fixturenames", ())]
+        needed = [
+            name for name in ("spark_cluster", "spark", "kafka", "s3") if name in getattr(item, "fixturenames", ())
+        ]
         if "spark" in needed:
             item.add_marker(pytest.mark.spark)
         if needed:
@@ -83,6 +87,16 @@ def pytest_collection_finish() -> None:
 def unused_failpoints() -> None:
     """Forget which failpoints were passed, so that one acts in each test that arms it, whichever tests ran before."""
     failpoint._passed.clear()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def units_on_cluster(request: pytest.FixtureRequest) -> None:
+    """Let the executors of the cluster work on units, if the tests of this run use one."""
+    if uses_cluster():
+        from runnel.spark.executors.unit_runner import ExecutorRunner
+        from tests.lake import pickling_runner
+
+        pickling_runner.cluster = ExecutorRunner(request.getfixturevalue("spark"), "units of tests")
 
 
 @pytest.fixture(scope="session")
@@ -110,6 +124,17 @@ def s3() -> "Iterator[Objects]":
 
     with Objects() as store:
         yield store
+
+
+@pytest.fixture(scope="session")
+def spark_cluster() -> "Iterator[Cluster]":
+    """Start a standalone Spark cluster without root: a master and two workers of one core on loopback."""
+    from tests.servers.spark_cluster import Cluster, find_whole_jdk
+
+    if find_whole_jdk() is None:
+        pytest.skip("executors need a whole JDK 17 or 21, such as Debian's openjdk-17-jre-headless")
+    with Cluster() as cluster:
+        yield cluster
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])

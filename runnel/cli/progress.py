@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 import click
 
+from runnel.cli.rate_text import RateEstimate, format_duration
 from runnel.model.progress import Progress
 
 _EVERY_SECONDS = 5.0
@@ -27,17 +28,20 @@ def show_progress(*, quiet: bool = False) -> Iterator[Progress | None]:
 @contextmanager
 def _report_with_bars() -> Iterator[Progress]:
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
     from rich.progress import Progress as ProgressBars
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[left]}"))
     with ProgressBars(*columns, console=Console(stderr=True), transient=True) as bars:
         task_ids: dict[str, object] = {}
+        estimates: dict[str, RateEstimate] = {}
 
         def report(what: str, done: int, total: int | None) -> None:
             if what not in task_ids:
-                task_ids[what] = bars.add_task(what, total=total)
-            bars.update(task_ids[what], completed=done, total=total)  # type: ignore[arg-type]
+                task_ids[what], estimates[what] = bars.add_task(what, total=total, left=""), RateEstimate()
+            seconds = estimates[what].update(what, done, total, time.monotonic())
+            left = f"{format_duration(seconds)} left" if seconds is not None else ""
+            bars.update(task_ids[what], completed=done, total=total, left=left)  # type: ignore[arg-type]
 
         yield report
 

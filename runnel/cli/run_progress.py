@@ -3,6 +3,7 @@
 import sys
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from runnel.cli.output import format_count
-from runnel.cli.rate_text import format_rate
+from runnel.cli.rate_text import RateEstimate
 from runnel.run.results.run_result import Event, ProgressCallback
 
 if TYPE_CHECKING:
@@ -35,24 +36,26 @@ class _LineReporter:
     """Prints a line when a step starts, is retried or ends, and every few seconds while it runs."""
 
     def __init__(self) -> None:
-        self._started_at: dict[str, float] = {}
+        self._estimates = defaultdict[str, RateEstimate](RateEstimate)
         self._last_report_at: dict[str, float] = {}
 
     def report_event(self, event: Event) -> None:
         name, now = str(event.table), time.monotonic()
         if event.kind == "start":
-            self._started_at[name] = self._last_report_at[name] = now
-        text = _describe_event(event)
-        if event.kind == "progress" and now - self._last_report_at.get(name, now) >= _EVERY_SECONDS:
             self._last_report_at[name] = now
-            text = f"{name}: {_describe_progress(event, now - self._started_at[name])}"
+        text = _describe_event(event)
+        if event.kind == "progress":
+            progress_text = _describe_progress(event, self._estimates[name], now)
+            if now - self._last_report_at.setdefault(name, now) >= _EVERY_SECONDS:
+                self._last_report_at[name] = now
+                text = f"{name}: {progress_text}"
         if text:
             click.echo(text, err=True)
 
 
-def _describe_progress(event: Event, seconds: float) -> str:
-    is_ingest = event.action == "ingest"
-    return format_rate(event.text or "computing", event.done, event.total, seconds, "rows" if is_ingest else "parts")
+def _describe_progress(event: Event, estimate: RateEstimate, now: float) -> str:
+    noun = "rows" if event.action == "ingest" else "parts"
+    return estimate.describe(event.text or "computing", event.done, event.total, now, noun)
 
 
 def _describe_event(event: Event) -> str | None:
@@ -92,7 +95,7 @@ class _BarReporter:
         self._bars = bars
         self._task_ids: dict[str, TaskID] = {}
         self._lock = threading.Lock()
-        self._started_at: dict[str, float] = {}
+        self._estimates = defaultdict[str, RateEstimate](RateEstimate)
 
     def report_event(self, event: Event) -> None:
         with self._lock:
@@ -106,8 +109,8 @@ class _BarReporter:
                 return
             if name not in self._task_ids:
                 self._task_ids[name] = self._bars.add_task(f"{name} {event.action}", total=None, note="")
-                self._started_at[name] = time.monotonic()
+                self._estimates.pop(name, None)
             note = event.text if event.kind == "retry" else ""
             if event.kind == "progress":
-                note = _describe_progress(event, time.monotonic() - self._started_at[name])
+                note = _describe_progress(event, self._estimates[name], time.monotonic())
             self._bars.update(self._task_ids[name], completed=event.done, total=event.total, note=note)

@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, overload
 
-from runnel.client.lake_reader import LakeReader
+from runnel.client.lake_operations import LakeOperations
 from runnel.declare.settings import Settings
 from runnel.names import TableName
 from runnel.project.spark_provider import SparkProvider
@@ -17,13 +17,19 @@ if TYPE_CHECKING:
 
     from runnel.client.json_views.backfill import BackfillFacts
     from runnel.connect.ingest.release import ReleaseResult
+    from runnel.connect.load.load import LoadOptions, LoadResult
     from runnel.connect.load.quarantine import QuarantinedRow
+    from runnel.lake.files.put import PutResult
     from runnel.lake.flow_state.runs import Run
     from runnel.lake.merge.merge import MergeResult
     from runnel.lake.merge.rewind import RewindResult
+    from runnel.lake.provenance.row_provenance import RowProvenance
+    from runnel.lake.provenance.table_provenance import Provenance
     from runnel.lake.store import Store
+    from runnel.model.progress import Progress
     from runnel.plan.steps import Plan
     from runnel.project.execution.backfill import BackfillPreview, BackfillResult
+    from runnel.project.execution.deliver_sinks import SinkState
     from runnel.project.execution.release import DiscardResult
     from runnel.project.execution.replay import CommitReplay
     from runnel.project.inspection.lineage import Lineage
@@ -32,10 +38,11 @@ if TYPE_CHECKING:
     from runnel.project.inspection.status import LakeStatus
     from runnel.project.spark_session import FrameReader
     from runnel.query.result import QueryResult
+    from runnel.run.results.delivery_result import DeliveryResult
     from runnel.run.results.run_result import ProgressCallback, RunResult
 
 
-class Lake(LakeReader):
+class Lake(LakeOperations):
     """The lake of a project. Use it as a context manager, or close it when you are done.
 
     `store` and `spark_provider` are passed in if they are shared or not the default ones.
@@ -78,6 +85,18 @@ class Lake(LakeReader):
     def spark(self) -> "SparkSession":
         """Return the Spark session of this process, started on first use."""
         return self.spark_provider.get()
+
+    def _load_files(
+        self, table: TableName, patterns: Sequence[str], options: "LoadOptions", progress: "Progress | None"
+    ) -> "LoadResult":
+        from runnel.project.execution.load import load
+
+        return load(self, table, patterns, options, progress)
+
+    def _put_files(self, table: TableName, paths: Sequence[Path], branch: str, prefix: str) -> "PutResult":
+        from runnel.project.execution.put import put
+
+        return put(self, table, paths, branch=branch, prefix=prefix)
 
     def query(
         self, sql: str, *, at: str = "main", engine: Literal["auto", "duckdb", "spark"] = "auto"
@@ -175,6 +194,24 @@ class Lake(LakeReader):
 
         return preview_backfill(self, *build_backfill_request(select, first, last, **options))
 
+    @overload
+    def why(self, table: str, *, at: str = "main") -> "Provenance": ...
+    @overload
+    def why(self, table: str, *, row: str, at: str = "main") -> "RowProvenance": ...
+    def why(self, table: str, *, row: str | None = None, at: str = "main") -> "Provenance | RowProvenance":
+        """Return where the contents of a table come from: what computed it, from which inputs, with which code.
+
+        With `row`, a condition such as "order_id = 7", return where the rows that match come from.
+        """
+        from runnel.lake.provenance.row_provenance import explain_rows
+        from runnel.lake.provenance.table_provenance import explain_table
+        from runnel.project.inspection.source_lines import make_line_locator
+
+        name = TableName.parse(table)
+        if row is None:
+            return explain_table(self.store, name, at)
+        return explain_rows(self.store, name, row, at, make_line_locator(self, at))
+
     def merge(self, branch: str, *, into: str = "main", run: bool = False) -> "MergeResult":
         """Merge a branch into another; `run` also recomputes tables of tasks, if needed, in the same commit."""
         from runnel.lake.merge.merge import merge_branch
@@ -185,11 +222,14 @@ class Lake(LakeReader):
             return merge_and_run(self, branch, into)
         return merge_branch(self.store, branch, into)
 
-    def rewind(self, source: str, *, to: str, branch: str = "main") -> "RewindResult":
-        """Reset a source's table and position to a ref, so that the next run reads again what arrived since."""
+    def rewind(self, source: str, *, to: str, branch: str = "main", dry_run: bool = False) -> "RewindResult":
+        """Reset a source's table and position to a ref, so that the next run reads again what arrived since.
+
+        `dry_run` only returns what would be done.
+        """
         from runnel.project.execution.rewind import rewind
 
-        return rewind(self, source, to, branch)
+        return rewind(self, source, to, branch, dry=dry_run)
 
     def release(
         self, source: str, corrected: str | Path | None = None, *, file: str | None = None, branch: str = "main"
@@ -210,6 +250,24 @@ class Lake(LakeReader):
         from runnel.project.inspection.lineage import find_lineage
 
         return find_lineage(self, TableName.parse(table), up=up, down=down)
+
+    def sinks(self) -> "list[SinkState]":
+        """Return the sinks of the project by name: position, backlog and last error of each."""
+        from runnel.project.execution.deliver_sinks import list_sink_states, load_declared_sinks
+
+        return list_sink_states(self, load_declared_sinks(self))
+
+    def deliver(self, sink: str | None = None) -> "list[DeliveryResult]":
+        """Deliver pending changes to a sink, or to all, now; return the results of those that lacked something."""
+        from runnel.project.execution.deliver_sinks import deliver_now
+
+        return list(deliver_now(self, sink))
+
+    def reset_sink(self, sink: str) -> str:
+        """Let a sink start from scratch, so that all rows are delivered to it again; return its name."""
+        from runnel.project.execution.deliver_sinks import load_declared_sinks, reset_sink
+
+        return reset_sink(self.store.db, load_declared_sinks(self), sink).sink
 
     def replay(self, commit: str) -> "CommitReplay":
         """Recompute the tables that tasks published in a commit, and compare; nothing is published."""

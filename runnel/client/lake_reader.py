@@ -10,18 +10,19 @@ from runnel.names import TableName
 if TYPE_CHECKING:
     from runnel.client.json_views.check import TableChecks
     from runnel.client.json_views.table import TableFacts
-    from runnel.connect.load.load import LoadResult
+    from runnel.connect.load.load import LoadOptions, LoadResult
     from runnel.lake.diff.lake_diff import LakeDiff
     from runnel.lake.files.get import GetResult
     from runnel.lake.files.ls import FileRow
     from runnel.lake.files.put import PutResult
     from runnel.lake.files.remove import RemoveResult
-    from runnel.lake.flow_state.provenance import Provenance
     from runnel.lake.flow_state.runs import Run
     from runnel.lake.history.branches import Branch
     from runnel.lake.history.commits import Commit
     from runnel.lake.history.tags import Tag
+    from runnel.lake.provenance.commit_files import CommitFile
     from runnel.lake.store import Store
+    from runnel.model.progress import Progress
 
 
 class LakeReader:
@@ -108,7 +109,7 @@ class LakeReader:
 
     def load(self, table: str, *files: str | Path, branch: str = "main", **options: Any) -> "LoadResult":
         """Add the rows of CSV, JSON lines or Parquet files to a table, creating it if it is missing."""
-        from runnel.connect.load.load import LoadOptions, load_files
+        from runnel.connect.load.load import LoadOptions
 
         patterns: Sequence[str] = [str(file) for file in files]
         for name in ("key", "partition"):  # a single column may be given as a string
@@ -116,15 +117,25 @@ class LakeReader:
                 options[name] = [options[name]]
         progress = options.pop("progress", None)
         load_options = LoadOptions(branch=branch, **options)
-        return load_files(self.store, TableName.parse(table), patterns, load_options, progress=progress)
+        return self._load_files(TableName.parse(table), patterns, load_options, progress)
+
+    def _load_files(
+        self, table: TableName, patterns: Sequence[str], options: "LoadOptions", progress: "Progress | None"
+    ) -> "LoadResult":
+        """Load files in this process: a reader of a lake has no Spark."""
+        from runnel.connect.load.load import load_files
+
+        return load_files(self.store, table, patterns, options, progress=progress)
 
     def put(self, table: str, *paths: str | Path, branch: str = "main", prefix: str = "") -> "PutResult":
         """Put files and folders into a file table, in one commit."""
+        return self._put_files(TableName.parse(table), [Path(path) for path in paths], branch, prefix)
+
+    def _put_files(self, table: TableName, paths: Sequence[Path], branch: str, prefix: str) -> "PutResult":
+        """Put files in this process: a reader of a lake has no Spark."""
         from runnel.lake.files.put import put_files
 
-        return put_files(
-            self.store, TableName.parse(table), [Path(path) for path in paths], branch=branch, prefix=prefix
-        )
+        return put_files(self.store, table, paths, branch=branch, prefix=prefix)
 
     def get(self, table: str, out: str | Path, glob: str | None = None, *, at: str = "main") -> "GetResult":
         """Get files out of a file table into a folder, each one verified."""
@@ -144,11 +155,11 @@ class LakeReader:
 
         return remove_files(self.store, TableName.parse(table), [glob], branch=branch)
 
-    def why(self, table: str, *, at: str = "main") -> "Provenance":
-        """Return where the contents of a table come from: what computed it, from which inputs, with which code."""
-        from runnel.lake.flow_state.provenance import explain_table
+    def files_of(self, commit: str) -> "list[CommitFile]":
+        """Return the files that a commit ingested or loaded, with their sizes and rows."""
+        from runnel.lake.provenance.commit_files import list_commit_files
 
-        return explain_table(self.store, TableName.parse(table), at)
+        return list_commit_files(self.store, self.store.commit(commit))
 
     def runs(self, run: str | None = None, *, limit: int | None = None) -> "list[Run]":
         """Return runs, newest first, or only the given run."""

@@ -1,4 +1,4 @@
-"""Convert Spark and Arrow types to Iceberg types, compare and promote them, and name them for users.
+"""Convert Spark and Arrow types to Iceberg types, compare and promote them.
 
 Types created here have no field ids; a table assigns them.
 """
@@ -88,8 +88,10 @@ def make_struct_type(fields: "dict[str, IcebergType]") -> StructType:
 def convert_arrow_type(name: str, kind: "pa.DataType", file: str) -> IcebergType:
     """Return the Iceberg type that holds an Arrow type, or raise with the column and the file."""
     import pyarrow as pa
-    from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids
+    from pyiceberg.io.pyarrow import UnsupportedPyArrowTypeException, _pyarrow_to_schema_without_ids
 
+    if pa.types.is_duration(kind):  # as Spark reads it; its comment says the unit
+        return LongType()
     if pa.types.is_null(kind):
         return StringType()
     if pa.types.is_unsigned_integer(kind) and kind.bit_width == 64:
@@ -100,7 +102,7 @@ def convert_arrow_type(name: str, kind: "pa.DataType", file: str) -> IcebergType
         return convert_arrow_type(name, kind.value_type, file)
     try:
         schema = _pyarrow_to_schema_without_ids(pa.schema([(name, kind)]), downcast_ns_timestamp_to_us=True)
-    except (TypeError, ValueError, NotImplementedError) as error:
+    except (TypeError, ValueError, NotImplementedError, UnsupportedPyArrowTypeException) as error:
         what = f"the column `{name}` of {file} has the type {kind}, which Iceberg can't hold"
         raise Mistake("LOAD_TYPE", what, at=file, fix="convert it to another type when the file is written") from error
     return strip_field_ids(schema.fields[0].field_type)
@@ -193,22 +195,3 @@ def can_cast(source: IcebergType, target: IcebergType) -> bool:
         return source == target
     is_same_group = any(isinstance(source, group) and isinstance(target, group) for group in (NUMBERS, TIMES))
     return source == target or is_same_group or isinstance(source, StringType) or isinstance(target, StringType)
-
-
-def describe_type(kind: IcebergType) -> str:
-    """Return Spark's name of a type, which users know.
-
-    >>> describe_type(TimestamptzType()), describe_type(DecimalType(12, 2))
-    ('timestamp', 'decimal(12,2)')
-    """
-    if isinstance(kind, TimestamptzType):
-        return "timestamp"
-    if isinstance(kind, TimestampType):
-        return "timestamp_ntz"
-    if isinstance(kind, ListType):
-        return f"array<{describe_type(kind.element_type)}>"
-    if isinstance(kind, MapType):
-        return f"map<{describe_type(kind.key_type)}, {describe_type(kind.value_type)}>"
-    if isinstance(kind, StructType):
-        return "struct<" + ", ".join(f"{field.name}: {describe_type(field.field_type)}" for field in kind.fields) + ">"
-    return str(kind).replace(", ", ",")

@@ -17,13 +17,22 @@ from runnel.declare.observability_settings import (
 )
 from runnel.declare.options.duration import parse_duration
 from runnel.errors import Mistake, did_you_mean, raise_all
+from runnel.model.byte_count import parse_bytes
+from runnel.model.work_place import DEFAULT_SPLIT_BYTES
 
 SETTINGS_FILE = "runnel.toml"
 ENV_PREFIX = "RUNNEL__"
 _DEFAULTS: dict[str, dict[str, Any]] = {
     "project": {"name": ""},
     "lake": {"catalog": "sqlite:///.runnel/catalog.db", "warehouse": ".runnel/warehouse", "storage": {}},
-    "spark": {"master": "local[*]", "conf": {}},
+    "spark": {
+        "master": "local[*]",
+        "run_on": "auto",
+        "executors_from": "256 MiB",
+        "split_size": "128 MiB",
+        "shared": [],
+        "conf": {},
+    },
     "params": {},
     "retention": {"commits": "30 days", "stream": "1 day", "failed": "3 days", "grace": "1 hour", "branches": {}},
     "service": {"host": "127.0.0.1", "port": 8470, "query_timeout": "2 minutes"},
@@ -31,6 +40,7 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
     "telemetry": {"endpoint": "", "headers": {}},
 }
 _MAX_PORT = 65_535
+_RUN_ON = ("auto", "process", "executors")
 _ODD_CHARACTERS = set("*?[]#%")
 _ENVIRONMENT, FROM_SET = "the environment", "--set"
 _TYPE_NAMES = {
@@ -63,6 +73,10 @@ class Settings:
     host: str
     port: int
     query_timeout_seconds: int
+    run_on: str = "auto"
+    executors_from_bytes: int = 256 << 20
+    shared_folders: tuple[str, ...] = ()
+    split_bytes: int = DEFAULT_SPLIT_BYTES
     secrets: frozenset[str] = field(default=frozenset(), repr=False)
     param_origins: Mapping[str, ParamOrigin] = field(default_factory=dict)
     openlineage: LineageSettings = field(default_factory=LineageSettings)
@@ -144,7 +158,22 @@ def _merge_layer(values: dict[str, dict[str, Any]], layer: Mapping[str, Any], at
 def _check_setting(section: str, key: str, value: Any, at: str) -> Any:
     if section not in _OPEN_SECTIONS and key not in _DEFAULTS[section]:
         raise _describe_unknown_setting(f"{section}.{key}", key, _DEFAULTS[section], at)
-    return _check_type(f"{section}.{key}", value, _DEFAULTS[section].get(key), at)
+    checked_value = _check_type(f"{section}.{key}", value, _DEFAULTS[section].get(key), at)
+    if not _is_pointer(value):
+        _check_value(f"{section}.{key}", checked_value, at)
+    return checked_value
+
+
+def _check_value(name: str, value: Any, at: str) -> None:
+    """Raise if a value can't be read, such as that of a port; together with the other mistakes of its file."""
+    if name == "service.port":
+        _parse_port(name, value, at)
+    elif name == "service.query_timeout":
+        _parse_seconds(name, value, at)
+    elif name == "spark.run_on":
+        _parse_choice(name, value, _RUN_ON, at)
+    elif name in ("spark.executors_from", "spark.split_size"):
+        _parse_bytes(name, value, at)
 
 
 def _describe_unknown_setting(label: str, name: str, allowed: Mapping[str, Any], at: str) -> Mistake:
@@ -157,6 +186,8 @@ def _check_type(name: str, value: Any, default: Any, at: str) -> Any:
         return value
     if isinstance(default, int) and isinstance(value, str) and value.isdigit():
         return int(value)
+    if isinstance(default, list) and isinstance(value, str) and at in (_ENVIRONMENT, FROM_SET):
+        return value  # separated by commas
     if type(value) is not type(default):  # don't show the value: it may be a secret
         what = f"`{name}` must be {_describe_type(default)}, not {_describe_type(value)}"
         fix = (
@@ -204,6 +235,7 @@ def _parse_overrides(overrides: Sequence[str]) -> dict[str, dict[str, Any]]:
 
 def _build_settings(root: Path, values: Mapping[str, Mapping[str, Any]], environ: Mapping[str, str]) -> Settings:
     secrets: set[str] = set()
+    settings_path = str(root / SETTINGS_FILE)
 
     def resolve(section: str, key: str) -> Any:
         return _resolve_value(f"{section}.{key}", values[section][key], root, environ, secrets)
@@ -213,7 +245,7 @@ def _build_settings(root: Path, values: Mapping[str, Mapping[str, Any]], environ
         raise Mistake(
             "PROJECT_NAME",
             f"{SETTINGS_FILE} has no project.name",
-            at=str(root / SETTINGS_FILE),
+            at=settings_path,
             fix='add [project] and name = "..."',
         )
     key = str(resolve("openlineage", "api_key"))
@@ -239,8 +271,14 @@ def _build_settings(root: Path, values: Mapping[str, Mapping[str, Any]], environ
         params={key: _resolve_value(key, value, root, environ, secrets) for key, value in values["params"].items()},
         retention=dict(values["retention"]),
         host=resolve("service", "host"),
-        port=_parse_port("service.port", resolve("service", "port"), root),
-        query_timeout_seconds=_parse_seconds("service.query_timeout", resolve("service", "query_timeout"), root),
+        port=_parse_port("service.port", resolve("service", "port"), settings_path),
+        query_timeout_seconds=_parse_seconds(
+            "service.query_timeout", resolve("service", "query_timeout"), settings_path
+        ),
+        run_on=_parse_choice("spark.run_on", resolve("spark", "run_on"), _RUN_ON, settings_path),
+        executors_from_bytes=_parse_bytes("spark.executors_from", resolve("spark", "executors_from"), settings_path),
+        shared_folders=_parse_folders("spark.shared", resolve("spark", "shared"), root),
+        split_bytes=_parse_bytes("spark.split_size", resolve("spark", "split_size"), settings_path),
         secrets=frozenset(secrets),
         openlineage=lineage_settings(resolve("openlineage", "url"), resolve("openlineage", "namespace"), key, name),
         telemetry=telemetry_settings(resolve("telemetry", "endpoint"), headers),
@@ -268,20 +306,47 @@ def _resolve_value(name: str, value: Any, root: Path, environ: Mapping[str, str]
     return resolved
 
 
-def _parse_seconds(name: str, text: str, root: Path) -> int:
+def _parse_seconds(name: str, text: str, at: str) -> int:
     try:
         return parse_duration(text)
     except Mistake as mistake:
-        raise Mistake(
-            "PROJECT_SETTING", f"`{name}` is not a duration", at=str(root / SETTINGS_FILE), fix=mistake.fix
-        ) from None
+        raise Mistake("PROJECT_SETTING", f"`{name}` is not a duration", at=at, fix=mistake.fix) from None
 
 
-def _parse_port(name: str, value: Any, root: Path) -> int:
+def _parse_choice(name: str, text: str, choices: Sequence[str], at: str) -> str:
+    if text in choices:
+        return text
+    what = f"`{name}` can't be {text!r}" + did_you_mean(text, choices)
+    raise Mistake("PROJECT_SETTING", what, at=at, fix=f"write one of {', '.join(choices)}")
+
+
+def _parse_bytes(name: str, text: str, at: str) -> int:
+    try:
+        size = parse_bytes(text)
+    except Mistake as mistake:
+        what = f"`{name}` is not a size"
+        raise Mistake("PROJECT_SETTING", what, at=at, fix=mistake.fix) from None
+    if not size and name == "spark.split_size":
+        raise Mistake("PROJECT_SETTING", f"`{name}` can't be 0", at=at, fix='write a size, such as "128 MiB"')
+    return size
+
+
+def _parse_folders(name: str, folders: Any, root: Path) -> tuple[str, ...]:
+    """Return absolute paths; from the environment or `--set`, folders are separated by commas."""
+    names = [part.strip() for part in folders.split(",")] if isinstance(folders, str) else folders
+    for folder in names:
+        if not isinstance(folder, str) or not folder:
+            what = f"`{name}` must be a list of folders"
+            fix = f'write {name.rpartition(".")[2]} = ["/mnt/lake"]'
+            raise Mistake("PROJECT_SETTING", what, at=str(root / SETTINGS_FILE), fix=fix)
+    return tuple(str((root / folder).resolve()) for folder in names)
+
+
+def _parse_port(name: str, value: Any, at: str) -> int:
     if str(value).isdecimal() and int(value) <= _MAX_PORT:
         return int(value)
     fix = f"write a number from 1 to {_MAX_PORT}; 0 is any free port"
-    raise Mistake("PROJECT_SETTING", f"`{name}` is not a port", at=str(root / SETTINGS_FILE), fix=fix)
+    raise Mistake("PROJECT_SETTING", f"`{name}` is not a port", at=at, fix=fix)
 
 
 def _absolute_path(location: str, root: Path) -> str:

@@ -21,6 +21,8 @@ from runnel.names import TableName
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
 
+    from runnel.lake.warehouse_files import WarehouseFiles
+
 
 class Store:
     """A handle on one lake. Heavy modules are imported on first use, so that `log` and `branch` stay fast."""
@@ -80,6 +82,13 @@ class Store:
             self._is_owner_unchecked = False
             self._check_owner()
         return self._io
+
+    @property
+    def files(self) -> "WarehouseFiles":
+        """Return the access to the warehouse's files that can be pickled, for work on other machines."""
+        from runnel.lake.warehouse_files import WarehouseFiles
+
+        return WarehouseFiles(self.warehouse, self.storage)
 
     def _check_owner(self) -> None:
         from runnel.lake.warehouse_owner import check_owner

@@ -20,6 +20,7 @@ class ChangeSize:
     columns_added: tuple[str, ...] = ()
     columns_changed: bool = False  # a column was removed, renamed or retyped
     is_known: bool = True
+    is_recreated: bool = False  # another table of the same name: its columns can't be matched to the earlier ones
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,10 @@
-"""The requests that workers serve, and their JSON: runs, plans, which need the project's code, and Spark queries."""
+"""The requests that workers serve, and their JSON: runs, plans, Spark queries, and those of operators."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from runnel.model.operation_request import OPERATION_KINDS, OperationRequest, parse_operation_request
 from runnel.model.run_request import RunRequest
 
 
@@ -75,7 +76,7 @@ class QueryRequest:
         return body if self.limit is None else {**body, "limit": self.limit}
 
 
-WorkerRequest = RunRequest | PlanRequest | QueryRequest
+WorkerRequest = RunRequest | PlanRequest | QueryRequest | OperationRequest
 
 
 def parse_worker_request(kind: str, fields: Mapping[str, Any], branch: str) -> WorkerRequest:
@@ -86,6 +87,8 @@ def parse_worker_request(kind: str, fields: Mapping[str, Any], branch: str) -> W
     """
     if kind == QueryRequest.kind:
         return QueryRequest.from_json(fields)
+    if kind in OPERATION_KINDS:
+        return parse_operation_request(kind, fields)
     if kind == PlanRequest.kind:
         return PlanRequest.from_json(fields, branch)
     return RunRequest.from_json(fields, branch)

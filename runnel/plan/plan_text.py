@@ -11,6 +11,7 @@ from textwrap import wrap
 from runnel.errors import plural
 from runnel.plan import reasons
 from runnel.plan.steps import Plan, PlanStep
+from runnel.text_tables import format_bytes
 
 WIDTH = 80
 _AMOUNT = re.compile(r"(?<=\d) (?=[A-Za-z])")
@@ -32,18 +33,6 @@ def format_plan(plan: Plan, *, all_steps: bool = False, width: int = WIDTH) -> s
     notes = [line for note in plan.notes for line in _wrap_text(note, width, indent="  ")]
     parts = [_format_table(steps, width), legend, notes, _wrap_text(summarize_plan(plan), width, indent="  ")]
     return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
-
-
-def format_bytes(number: int) -> str:
-    """Format a number of bytes for people.
-
-    >>> format_bytes(512), format_bytes(1536), format_bytes(3 * 2**30)
-    ('512 B', '1.5 KiB', '3.0 GiB')
-    """
-    value, units = float(number), ["B", "KiB", "MiB", "GiB", "TiB", "PiB"]
-    while value >= 1024 and len(units) > 1:
-        value, units = value / 1024, units[1:]
-    return f"{number} B" if units[0] == "B" else f"{value:.1f} {units[0]}"
 
 
 def _format_table(steps: Sequence[PlanStep], width: int) -> list[str]:

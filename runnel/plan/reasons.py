@@ -51,9 +51,13 @@ def describe_change(table: TableName, change: ChangeSize) -> str:
 
     >>> describe_change(TableName("ods", "orders"), ChangeSize(rows_added=1204, files_added=2))
     'ods.orders gained 1,204 rows in 2 files'
+    >>> describe_change(TableName("ods", "orders"), ChangeSize(columns_changed=True, is_recreated=True))
+    'ods.orders was created again'
     """
     if not change.is_known:
         return f"the version of {table} last used is gone (retention)"
+    if change.is_recreated:
+        return f"{table} was created again"
     # A rewritten file counts as added and removed, so the numbers are upper bounds if there are both.
     up_to = "up to " if change.files_added and change.files_removed else ""
     phrases = []

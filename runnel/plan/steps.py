@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 from runnel.model.table_version import TableVersion
 from runnel.model.task_result import TaskResult
+from runnel.model.work_place import WorkPlace
 from runnel.names import TableName
 from runnel.plan.date_range import RequestedDays
 from runnel.plan.slices import SliceSelection
@@ -39,6 +40,7 @@ class PlanStep:
     requested_days: RequestedDays | None = None  # days that a backfill computes
     has_detached_base: bool = False  # the table does not hold `base`: start from its version
     analyse: bool = False  # no row changed: skip if the analysed query plan does not use what changed
+    place: WorkPlace | None = None  # where files are read; None if there is no choice
 
     @property
     def computes(self) -> bool:
@@ -56,6 +58,7 @@ class PlanStep:
             "bytes": self.bytes,
             "expected": self.is_expected,
             "analyse": self.analyse,
+            "place": self.place.json() if self.place else None,
         }
 
 

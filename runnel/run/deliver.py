@@ -5,7 +5,7 @@ A failing sink neither fails a run nor blocks the lake: its error is recorded an
 
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -17,16 +17,20 @@ from runnel.lake.history.branches import list_branches
 from runnel.lake.history.commits import Commit, find_commit, find_version
 from runnel.lake.leases.pins import acquire_pin
 from runnel.model.table_version import TableVersion
+from runnel.model.work_place import EXECUTORS
 from runnel.run.errors.task_errors import format_full_trace
 from runnel.run.results.delivery_result import DeliveryResult, DeliveryState
 from runnel.run.results.run_result import Event, ProgressCallback
 
 if TYPE_CHECKING:
-    from runnel.connect.sinks.sink_target import SinkTarget
+    from runnel.connect.sinks.sink_target import DeliveredRows, SinkTarget
+    from runnel.connect.sinks.table_change import DeliveryWork
     from runnel.declare.model.flow import Sink
     from runnel.lake.store import Store
+    from runnel.lake.work_runner import ChooseRunner
+    from runnel.model.work_place import WorkPlace
 
-_PAUSE_SECONDS = 0.5
+FIRST_PAUSE_SECONDS = 0.5
 _FROM_SCRATCH_WARNING = (
     "the version that was delivered last is gone, so all rows were delivered again; "
     "rows that were removed in the meantime may remain in the target"
@@ -41,15 +45,18 @@ def deliver_to_sinks(
     report_progress: ProgressCallback,
     log: Log,
     *,
+    choose_runner: "ChooseRunner | None" = None,
     check_targets: bool = False,
 ) -> tuple[DeliveryResult, ...]:
     """Deliver to each sink what it lacks, and return the results of the sinks that lacked something.
 
-    With `check_targets` Runnel also connects to the targets of sinks that are up to date.
+    `choose_runner` says where rows are read and sent; None: in this process. With `check_targets` Runnel also connects
+    to the targets of sinks that are up to date.
     """
     results: list[DeliveryResult] = []
     for sink in sinks:
-        started, delivery = time.monotonic(), _SinkDelivery(store, sink, root, report_progress, log)
+        started = time.monotonic()
+        delivery = _SinkDelivery(store, sink, root, _DeliveryReports(report_progress, log), choose_runner)
         try:
             result = delivery.deliver(check_target=check_targets)
         except KeyboardInterrupt:
@@ -63,15 +70,32 @@ def deliver_to_sinks(
     return tuple(results)
 
 
+@dataclass(frozen=True)
+class _DeliveryReports:
+    """Where a delivery reports its progress, and writes what happened."""
+
+    report_progress: ProgressCallback
+    log: Log
+
+
 class _SinkDelivery:
     """Deliver to one sink what it lacks."""
 
-    def __init__(self, store: "Store", sink: "Sink", root: Path, report_progress: ProgressCallback, log: Log) -> None:
+    def __init__(
+        self,
+        store: "Store",
+        sink: "Sink",
+        root: Path,
+        reports: _DeliveryReports,
+        choose_runner: "ChooseRunner | None" = None,
+    ) -> None:
         self._store = store
         self._sink = sink
         self._root = root
-        self._report_progress = report_progress
-        self._log = log
+        self._report_progress = reports.report_progress
+        self._log = reports.log
+        self._choose_runner = choose_runner
+        self._place: WorkPlace | None = None
         self._rows = 0
         self._commits = 0
         self._from_scratch = False  # whether everything is delivered again
@@ -103,7 +127,9 @@ class _SinkDelivery:
         if state != "current":
             self._log(f"sink {self._sink.name} {state}, {self._rows} rows of {self._commits} commits")
         name, table = self._sink.name, str(self._sink.table)
-        return DeliveryResult(name, table, state, self._rows, self._commits, error=error, warning=self._warning)
+        return DeliveryResult(
+            name, table, state, self._rows, self._commits, error=error, warning=self._warning, place=self._place
+        )
 
     def build_failure(self, error: Exception) -> DeliveryResult:
         """Return a failed result; the full trace goes to the log."""
@@ -129,18 +155,24 @@ class _SinkDelivery:
         call_with_backoff(
             lambda: self._deliver_or_start_over(claim, head),
             Unreachable,
-            doubling_pauses(_PAUSE_SECONDS),
+            doubling_pauses(FIRST_PAUSE_SECONDS),
             attempts=retries + 1,
             wait=wait,
         )
 
     def _deliver_or_start_over(self, claim: SinkLease, head: Commit) -> None:
-        """Deliver to the head; from scratch if the version that the sink has can't be read."""
+        """Deliver to the head; from scratch if the version that the sink has can't be read.
+
+        Any other unreadable file fails the delivery: rows that are delivered again may be there twice.
+        """
         try:
             self._deliver_to_head(claim, head)
             return
         except CorruptData:
-            if self._from_scratch:
+            from runnel.lake.scan.version_check import can_read_version
+
+            location = claim.read_position().location
+            if self._from_scratch or (location is not None and can_read_version(self._store, location)):
                 raise
         self._from_scratch, self._warning = True, _FROM_SCRATCH_WARNING
         self._deliver_to_head(claim, head)
@@ -171,13 +203,26 @@ class _SinkDelivery:
         self._report_event("start", "everything" if step.is_full else f"what commit {step.commit.id[:8]} changed")
         with (
             acquire_pin(self._store.db, "read", step.commit.id),
-            open_change(self._store, self._sink.table, step, key, self._report_rows) as change,
+            open_change(self._store, self._sink.table, step, key, self._report_rows, work=self._build_work()) as change,
         ):
-            rows = target.deliver(change)
+            delivered = target.deliver(change)
         failpoints.reach(failpoints.ACCEPTED)
-        claim.record_delivery(step.commit, step.after, rows, epoch)
-        self._rows += rows
+        claim.record_delivery(step.commit, step.after, delivered.count, epoch)
+        self._note_delivery(delivered)
+
+    def _note_delivery(self, delivered: "DeliveredRows") -> None:
+        """Count what a sink accepted; the place of several steps is that of the last one on executors."""
+        self._rows += delivered.count
         self._commits += 1
+        if delivered.place is not None:
+            self._log(f"sink {self._sink.name} was written {delivered.place.describe()}")
+            if self._place is None or delivered.place.name == EXECUTORS or self._place.name != EXECUTORS:
+                self._place = delivered.place
+
+    def _build_work(self) -> "DeliveryWork | None":
+        from runnel.connect.sinks.table_change import DeliveryWork
+
+        return DeliveryWork(self._choose_runner, self._report_units) if self._choose_runner is not None else None
 
     def _record_position(self, claim: SinkLease, position: SinkPosition) -> None:
         """Record the position that the target reports: a process was killed before it could record it."""
@@ -203,6 +248,10 @@ class _SinkDelivery:
 
     def _report_rows(self, done: int, total: int) -> None:
         self._report_progress(Event("progress", "", self._sink.table, f"to {self._sink.name}", done, total))
+
+    def _report_units(self, done: int, total: int) -> None:
+        event = Event("progress", "on executors", self._sink.table, f"to {self._sink.name}", done, total)
+        self._report_progress(event)
 
     def _report_event(self, kind: Literal["retry", "start"], text: str) -> None:
         self._log(f"sink {self._sink.name}: {text}")

@@ -13,6 +13,7 @@ from runnel.errors import Cancelled
 from runnel.lake.history.commits import Commit, LakeState
 from runnel.lake.leases import slots
 from runnel.model.table_version import TableVersion
+from runnel.model.work_place import WorkPlaceRules
 from runnel.names import TableName
 from runnel.plan.facts import Facts
 from runnel.run.results.run_result import Event, ProgressCallback
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from runnel.declare.model.flow import Flow, Task
     from runnel.lake.flow_state.ingest_position import ProcessedFile
     from runnel.lake.store import Store
+    from runnel.lake.work_runner import ChooseRunner
     from runnel.model.date_range import DateRange
     from runnel.model.progress import Progress
     from runnel.plan.fingerprint.fingerprints import Fingerprint
@@ -95,6 +97,7 @@ class RunResources:
     facts: RunFacts
     fingerprints: "Callable[[Task], Fingerprint]"
     spark: "Callable[[], SparkSession]"
+    work_place_rules: WorkPlaceRules = field(default_factory=WorkPlaceRules)
 
 
 class RunContext:
@@ -115,6 +118,7 @@ class RunContext:
         self.heads = dict(spec.state)
         self.step_threads = StepThreads()
         self._spark = resources.spark
+        self._work_place_rules = resources.work_place_rules
         self._slot_lease: SlotLease | None = None
         self._guard = threading.Lock()
         self._stack = ExitStack()
@@ -146,13 +150,33 @@ class RunContext:
             if self._slot_lease is None:
                 from runnel.spark.slot_pool import get_slot_pool
 
-                spark = self._spark()
+                spark = self.get_spark()
                 layers = {table.layer for table in self.flow.tasks} | {QUARANTINE_LAYER}
                 lease_context = get_slot_pool(spark, self.store, "r", session_conf(spark)).acquire(
                     self.spec.commit, self._list_tables(), layers
                 )
                 self._slot_lease = self._stack.enter_context(lease_context)
             return self._slot_lease
+
+    def get_spark(self) -> "SparkSession":
+        """Return the session, started on first use; executors of a cluster get the code of the project."""
+        from runnel.spark.executors.shipped_code import ship_project
+
+        spark = self._spark()
+        if self.spec.basis is not None:
+            ship_project(spark.sparkContext, self.spec.basis.code.id, self.spec.basis.code.files)
+        return spark
+
+    @property
+    def has_work_places(self) -> bool:
+        """Tell whether work may be done in several places, so that a result should say where it was done."""
+        return self._work_place_rules.has_cluster or self._work_place_rules.run_on != "auto"
+
+    def choose_runner_of(self, table: TableName) -> "ChooseRunner":
+        """Return what chooses where the step of a table reads or writes outside of Spark's own jobs."""
+        from runnel.spark.executors.runner_choice import RunnerChoice
+
+        return RunnerChoice(self._work_place_rules, self.get_spark, f"{self.spec.run} {table}")
 
     def interrupt(self, table: TableName) -> None:
         """Interrupt the step of a table, its Spark jobs and its Python code; call it again until the step ends."""

@@ -24,8 +24,10 @@ from runnel.thread_interrupt import Interrupted
 
 if TYPE_CHECKING:
     from runnel.model.table_version import TableVersion
+    from runnel.spark.executors.job_watch import StarvationWatch
 
 _BRIEF_SECONDS = 1.0  # steps that end sooner need no progress reports
+_CHECK_SECONDS = 2.0  # between two looks at the executors of a cluster
 
 
 class StepExecutor:
@@ -40,6 +42,8 @@ class StepExecutor:
         self._dependencies = {step.table: self._find_dependencies(step) for step in steps}
         self.timings = StepTimings(self._dependencies)
         self._report_progress_at = time.monotonic() + _BRIEF_SECONDS
+        self._starvation_watch: StarvationWatch | None = None
+        self._check_executors_at = 0.0
 
     def run_steps(self, *, needs_spark: bool) -> tuple[StepResult, ...]:
         """Run all steps and return their results, in the order of the plan.
@@ -72,6 +76,7 @@ class StepExecutor:
                 return self._finished.get(timeout=0.2)  # short, so that Ctrl-C is noticed
             except queue.Empty:
                 self.run_context.raise_if_cancelled()
+                self._check_executors()
                 self._report_spark_progress()
 
     def _find_abandoned_step(self) -> StepResult | None:
@@ -208,8 +213,20 @@ class StepExecutor:
             if table not in self.results:
                 self.results[table] = StepResult(table, step.action, "cancelled", "cancelled")
 
+    def _check_executors(self) -> None:
+        """Raise if tasks wait for executors of a cluster that gives none."""
+        from runnel.spark.executors.job_watch import StarvationWatch
+
+        slot_lease, now = self.run_context.slot_lease, time.monotonic()
+        if slot_lease is None or now < self._check_executors_at:
+            return
+        self._check_executors_at = now + _CHECK_SECONDS
+        if self._starvation_watch is None:
+            self._starvation_watch = StarvationWatch(slot_lease.session)
+        self._starvation_watch.check_executors()
+
     def _report_spark_progress(self) -> None:
-        from runnel.run.metrics.spark_progress import read_task_progress
+        from runnel.spark.task_progress import read_task_progress
 
         slot_lease = self.run_context.slot_lease
         if slot_lease is not None and time.monotonic() > self._report_progress_at:

@@ -136,8 +136,9 @@ class Supervisor:
         self._release_child(child)
         if now - child.started_at > _STABLE_SECONDS:
             child.pause_seconds = _MIN_PAUSE_SECONDS
-        LOG.error("the %s ended with %s; the supervisor restarts it in %s s", child.kind, code, child.pause_seconds)
-        self._report(f"the {child.kind} has ended ({_describe_exit(code)}); the supervisor restarts it")
+        what = f"the {child.kind} has ended ({_describe_exit(code)}); the supervisor restarts it"
+        LOG.error("%s in %s s", what, child.pause_seconds)
+        self._report(what)
         child.next_start_at, child.pause_seconds = (
             now + child.pause_seconds,
             min(2 * child.pause_seconds, _MAX_PAUSE_SECONDS),

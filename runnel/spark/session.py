@@ -191,6 +191,10 @@ def build_session_conf(settings: SparkSettings, scratch: Path) -> dict[str, str]
         conf |= {"spark.ui.retainedJobs": "500", "spark.ui.retainedStages": "500"}
     if is_local(settings.master):
         conf |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    else:
+        from runnel.spark.executors.cluster_conf import build_cluster_conf
+
+        conf |= build_cluster_conf(settings.master, settings.conf)
     for catalog in settings.catalogs:
         conf |= build_catalog_conf(catalog.name, catalog.database_url, catalog.warehouse)
     # SparkSubmit already got the shipped files together with our own jars; setting them again would replace those.
@@ -201,6 +205,10 @@ def _launch_from_settings(settings: SparkSettings, report: ReportLine | None) ->
     if not is_known_master(settings.master):
         what = f"{quote_value(settings.master)} is not a Spark master"
         raise Mistake("SPARK_MASTER", what, fix="use local[*], spark://HOST:PORT, k8s://HOST:PORT or yarn")
+    if not is_local(settings.master):
+        from runnel.spark.executors.cluster_master import check_master
+
+        check_master(settings.master)
     java = find_java()
     jars = ensure_jars(java, settings.jars, report)
     log = settings.log_file or _create_log_path()
@@ -245,8 +253,10 @@ def connect_session(settings: SparkSettings, jvm: Jvm) -> "SparkSession":
 
     # This logger would write every query error with its trace to standard error; the caller reports errors better.
     PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True
-    if is_local(settings.master):
-        # Python workers must run this interpreter, not the first one on PATH.
+    if not any(
+        name in settings.conf for name in ("spark.pyspark.python", "spark.archives", "spark.yarn.dist.archives")
+    ):
+        # Python workers must run this interpreter, not the first one on PATH; on a cluster, at the same path.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     previous_handler = interrupt.current_handler()
     conf = SparkConf(_jvm=jvm.gateway.jvm)
@@ -256,9 +266,18 @@ def connect_session(settings: SparkSettings, jvm: Jvm) -> "SparkSession":
         context = SparkContext(conf=conf, gateway=jvm.gateway)
         interrupt.shield_calls(context)
         interrupt.install_handler(context, previous_handler)
+        if not is_local(settings.master):
+            from runnel.spark.executors.shipped_code import ship_runnel
+
+            ship_runnel(context, jvm.scratch.path)
         return SparkSession(context)
     except Py4JJavaError as error:
-        raise _refusal_error(str(error.java_exception.getMessage()), jvm.log) from None
+        message = str(error.java_exception.getMessage())
+        if not is_local(settings.master):
+            from runnel.spark.executors.cluster_master import describe_refusal
+
+            raise describe_refusal(settings.master, message, jvm.log) from None
+        raise _refusal_error(message, jvm.log) from None
     except Py4JError as error:
         raise Unreachable(
             "SPARK_START",

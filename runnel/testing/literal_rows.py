@@ -46,7 +46,9 @@ def _build_inferred_frame(session: "SparkSession", name: str, rows: Sequence[Row
     names = list(dict.fromkeys(column for row in rows for column in row))
     if not names:
         what = f"`{name}` has no rows and no declared columns, so its columns are not known"
-        raise Mistake("TEST_COLUMNS_UNKNOWN", what, fix=f"pass a frame, or declare a schema for the table `{name}`")
+        frame = f'{name}=rn.testing.session().createDataFrame([], "id long, day date")'
+        fix = f"declare the columns with schema= where `{name}` is made, or pass a frame: {frame}"
+        raise Mistake("TEST_COLUMNS_UNKNOWN", what, fix=fix)
     from pyspark.errors import PySparkTypeError, PySparkValueError
 
     try:

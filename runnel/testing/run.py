@@ -90,6 +90,7 @@ def run(
         options=draft.options,
         checks=draft.checks,
         description=draft.description,
+        option_places=draft.option_places,
     )
     frames = {
         task_input.table: _build_input_frame(name, arguments[name], task_input.declared_table, file)

@@ -62,10 +62,48 @@ def test_texts_for_people(shop: Run) -> None:
     assert "no tags yet" in shop("tag").out
     assert "order_id" in shop("table", "ods.orders").out
     assert shop("diff", "main", "main").out == "no difference\n"
+    with rn.open(".") as lake:
+        assert shop("why", "ods.orders").out == f"{lake.why('ods.orders')}\n"
     assert shop("log", "--graph").out.startswith("* ")
     assert "nothing to compact" in shop("compact").out or "ods.orders" in shop("compact").out
     assert "needed" in shop("gc", "--dry-run").out
     assert "sound" in shop("fsck").out
+
+
+@pytest.mark.parametrize("option", ["--at", "--from"])
+def test_a_branch_at_an_earlier_commit(shop: Run, option: str) -> None:
+    assert shop("load", "ods.orders", "data/orders.csv").code == 0
+    assert shop("branch", "before", option, "main~1").code == 0
+    assert shop("query", "select count(*) from ods.orders", "--at", "before", "--json").json["rows"] == [[3]]
+
+
+def test_line_ends_stay_in_their_cell(shop: Run) -> None:
+    done = shop("query", r"select 'a\nb\tc\rd' as t, 1 as n")
+    assert done.out == "t           n\na\\nb\\tc\\rd  1\n"
+
+
+def test_a_table_has_the_types_that_were_typed(cli: Run, tmp_path: Path) -> None:
+    schema = (
+        "id long, price decimal(12,2), at timestamp, local timestamp_ntz, tags array<string>, "
+        "place struct<city: string, `zip code`: int>, counts map<string, bigint>"
+    )
+    cli("init", "--template", "empty")
+    row = '{"id": 1, "price": 2, "at": null, "local": null, "tags": [], "place": null, "counts": {"x": 1}}'
+    (tmp_path / "a.jsonl").write_text(row + "\n")
+    assert cli("load", "ods.a", "a.jsonl", "--schema", schema).code == 0
+    lines = cli("table", "ods.a").out.splitlines()
+    start = lines.index("") + 1
+    assert [line.split(maxsplit=1)[1] for line in lines[start + 1 : start + 8]] == [
+        "long",
+        "decimal(12,2)",
+        "timestamp",
+        "timestamp_ntz",
+        "array<string>",
+        "struct<city: string, `zip code`: int>",
+        "map<string, long>",
+    ]
+    columns = {column["name"]: column for column in cli("table", "ods.a", "--json").json["columns"]}
+    assert (columns["at"]["type"], columns["at"]["spark_type"]) == ("timestamptz", "timestamp")
 
 
 @pytest.mark.parametrize("format_", ["csv", "jsonl", "parquet"])
@@ -87,6 +125,17 @@ MISTAKES = {
     "no match": (("load", "ods.x", "data/*.parquet"), 2, "data/*.parquet"),
     "not read-only": (("query", "delete from ods.orders"), 2, "SQL_NOT_READ_ONLY"),
     "syntax": (("query", "selec 1"), 2, "SQL_"),
+    "a misspelled query": (("query", "selct order_id from ods.orders"), 2, "not with 'SELCT'; close: `SELECT`"),
+    "unknown function": (
+        ("query", "select to_dat(day) from ods.orders"),
+        2,
+        "SQL_FUNCTION: the function 'to_dat' is not supported; close: `to_date`",
+    ),
+    "a branch of main's name": (
+        ("branch", "main"),
+        2,
+        "BRANCH_EXISTS: branch `main` already exists\n  fix: choose another name\n",
+    ),
     "unknown column": (("query", "select amuont from ods.orders"), 2, "amount"),
     "file function": (("query", "select * from read_csv('/etc/passwd')"), 2, "SQL_"),
     "rows without a table": (("diff", "main", "main", "--rows"), 2, "needs a table"),

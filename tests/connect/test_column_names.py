@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from runnel.connect.changes.apply import stage_changes
-from runnel.connect.feed import upsert
+from runnel.connect.feed import row_displacer
 from runnel.declare.model.endpoints import Changes
 from runnel.declare.model.flow import log_table_of
 from runnel.errors import Mistake
@@ -61,8 +61,8 @@ def table(*keys: Key) -> pa.Table:
 @pytest.mark.parametrize(("scd", "is_large"), [(1, True), (2, False)], ids=["scd 1, rows marked", "scd 2, rewritten"])
 def test_changes(store: Store, monkeypatch: pytest.MonkeyPatch, scd: int, is_large: bool) -> None:
     if is_large:
-        monkeypatch.setattr(upsert, "LARGE_BYTES", 0)
-        monkeypatch.setattr(upsert, "MOST_MARKED", 1.0)
+        monkeypatch.setattr(row_displacer, "LARGE_BYTES", 0)
+        monkeypatch.setattr(row_displacer, "MOST_MARKED", 1.0)
     origin = customers().origin
     assert isinstance(origin, Changes)
     source = replace(customers(), origin=replace(origin, key=("id",), sequence_by=("seq",), scd=scd, delete_when=None))

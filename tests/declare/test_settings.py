@@ -34,6 +34,12 @@ def test_later_ones_win(project: Path) -> None:
     assert (found.port, found.params, found.catalog) == (3, {"min": "4"}, "postgresql://a@h/b")
 
 
+def test_dotted_keys_of_spark_need_no_quotes(project: Path) -> None:
+    text = '[project]\nname="s"\n[spark.conf]\nspark.sql.session.timeZone = "UTC"\n"spark.ui.enabled" = false\n'
+    (project / "runnel.toml").write_text(text)
+    assert load_settings(project).conf == {"spark.sql.session.timeZone": "UTC", "spark.ui.enabled": "false"}
+
+
 def test_secrets_come_from_elsewhere_and_are_not_shown(project: Path) -> None:
     (project / "runnel.toml").write_text(
         '[project]\nname="s"\n[lake]\ncatalog = { env = "CATALOG" }\nstorage = { key = { file = "key.txt" } }\n'
@@ -111,8 +117,11 @@ def test_mistakes_are_told(project: Path, text: str, said: str) -> None:
         load_settings(project)
 
 
-def test_all_unknown_settings_are_named_at_once(project: Path) -> None:
-    text = '[project]\nname="s"\nowener = "ada"\n[lake]\ncatalogue = "x"\n[services]\nport = 1\n'
+def test_all_wrong_settings_are_named_at_once(project: Path) -> None:
+    text = (
+        '[project]\nname="s"\nowener = "ada"\n[lake]\ncatalogue = "x"\n[services]\nport = 1\n'
+        '[service]\nport = 99999\nquery_timeout = "soon"\n'
+    )
     (project / "runnel.toml").write_text(text)
     with pytest.raises(Mistake) as caught:
         load_settings(project)
@@ -121,6 +130,8 @@ def test_all_unknown_settings_are_named_at_once(project: Path) -> None:
         "PROJECT_SETTING: there is no setting `project.owener`",
         "PROJECT_SETTING: there is no setting `lake.catalogue`; close: `catalog`",
         "PROJECT_SETTING: there is no setting `[services]`; close: `service`",
+        "PROJECT_SETTING: `service.port` is not a port",
+        "PROJECT_SETTING: `service.query_timeout` is not a duration",
     ]
 
 
@@ -143,3 +154,33 @@ def test_the_project_is_found_from_below(project: Path, tmp_path_factory: pytest
     assert find_root(project / "a" / "b") == project
     with pytest.raises(Mistake, match=r"no runnel\.toml"):
         find_root(tmp_path_factory.mktemp("elsewhere"))
+
+
+def test_where_work_is_done(project: Path) -> None:
+    settings = load_settings(project)
+    assert (settings.run_on, settings.executors_from_bytes, settings.shared_folders) == ("auto", 256 << 20, ())
+    assert settings.split_bytes == 128 << 20
+    spark = 'run_on = "executors"\nexecutors_from = "1 GB"\nsplit_size = "64 KiB"\nshared = ["/mnt/lake", "in"]\n'
+    (project / "runnel.toml").write_text(f'[project]\nname = "shop"\n[spark]\n{spark}')
+    settings = load_settings(project)
+    assert (settings.run_on, settings.executors_from_bytes, settings.split_bytes) == ("executors", 10**9, 1 << 16)
+    assert settings.shared_folders == ("/mnt/lake", f"{project}/in")
+    environ = {"RUNNEL__SPARK__SHARED": "/a, /b", "RUNNEL__SPARK__RUN_ON": "process"}
+    assert load_settings(project, environ=environ).shared_folders == ("/a", "/b")
+
+
+WORK_MISTAKES = {
+    "an unknown place": ('run_on = "executor"', "`spark.run_on` can't be 'executor'; close: `executors`"),
+    "no size": ('executors_from = "much"', "`spark.executors_from` is not a size"),
+    "no splits": ('split_size = "0 B"', "`spark.split_size` can't be 0"),
+    "no list": ('shared = "/mnt"', "`spark.shared` must be a list, not text"),
+    "no folder": ("shared = [1]", "`spark.shared` must be a list of folders"),
+}
+
+
+@pytest.mark.parametrize(("line", "what"), WORK_MISTAKES.values(), ids=WORK_MISTAKES)
+def test_mistakes_in_where_work_is_done(project: Path, line: str, what: str) -> None:
+    (project / "runnel.toml").write_text(f'[project]\nname = "shop"\n[spark]\n{line}\n')
+    with pytest.raises(Mistake) as caught:
+        load_settings(project)
+    assert caught.value.what == what

@@ -26,7 +26,7 @@ _RUNS = (
     "runnel.connect.feed.push_feed",
     "runnel.lake.flow_state.inbox_reader",
     "runnel.run.sources.continuous_ingest",
-    "runnel.run.metrics.spark_progress",
+    "runnel.spark.task_progress",
     "runnel.connect.feed_registry",
     "runnel.connect.feed.function_feed",
     "runnel.connect.jdbc.feed",

@@ -3,7 +3,7 @@
 import pytest
 
 from runnel.run.results.run_result import RunResult
-from tests.run.project import Project, did
+from tests.run.project import Project, did, reasons
 from tests.run.run_inspection import step_of
 
 FLOW = """
@@ -122,3 +122,31 @@ def test_a_result_that_is_continued_without_a_change_of_rows_is_published(projec
     ran = project.run()
     assert computed(ran) == INCREMENTAL
     check(project, [*FIRST, (20, DAYS[1], 0)])
+
+
+def test_an_expected_step_compares_with_the_version_that_was_published(project: Project) -> None:
+    """The failed run created the table in versions of its own; comparing with those, every column would differ."""
+    flow = """
+rn.source("ods.shops", rn.files("data/shops/*.csv", schema="id long"))
+
+@rn.task("dwd.known")
+def known(orders, shops):
+    return orders.join(shops, "id", "left_semi")
+
+@rn.task("dws.last")
+def last(known):
+    {body}
+    return known
+"""
+    project.flow(flow.format(body=FAILS))
+    project.orders("a", *FIRST)
+    project.write("data/shops/a.csv", "id\n1\n")
+    assert [error.code for error in project.run().errors] == ["RUN_TASK_FAILED"]
+    project.flow(flow.format(body=WORKS))
+    assert did(project.run())["dwd.known"] == "reuse"
+    project.orders("b", (20, DAYS[1], 7))
+    project.write("data/shops/b.csv", "id\n2\n")
+    project.run("ods.orders")
+    assert reasons(project.plan())["dwd.known"] == (
+        "full: ods.shops gets 1 new file; ods.orders gained 1 row in 1 file"
+    )

@@ -115,6 +115,21 @@ def test_a_declaration_that_the_plan_contradicts(
     assert (error.code, words in str(error)) == (code, True), error
 
 
+def test_wrong_checks_of_rows_and_of_the_table_are_named_at_once(project: Project) -> None:
+    project.orders("a", (1, "2026-01-01", 5))
+    project.flow("""
+    @rn.task("dws.sick", checks=[rn.unique("dya"), rn.not_null("idd"), rn.check("amuont > 0")])
+    def sick(orders):
+        return orders
+    """)
+    (error,) = project.run().errors
+    assert [line for line in str(error).splitlines() if line.startswith("CHECK_INVALID")] == [
+        "CHECK_INVALID: the check `not_null(idd)` names `idd`, which is no column; close: `id`",
+        "CHECK_INVALID: the check `amuont > 0` names `amuont`, which is no column; close: `amount`",
+        "CHECK_INVALID: the check `unique(dya)` names `dya`, which is no column; close: `day`",
+    ]
+
+
 def test_a_frame_of_another_session(project: Project) -> None:
     project.orders("a", (1, "2026-01-01", 5))
     project.flow("""

@@ -14,6 +14,8 @@ from runnel.run.retry import retry_transient
 from tests.lake.factories import slots_in_use
 from tests.run.project import Project, did
 
+pytestmark = pytest.mark.cluster
+
 DAYS = """
 @rn.task("dws.day")
 def day(orders):

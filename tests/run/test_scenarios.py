@@ -8,6 +8,8 @@ from runnel.errors import RunnelError
 from runnel.lake.merge.merge import NeedsRun
 from tests.run.project import Project, did, reasons
 
+pytestmark = pytest.mark.cluster
+
 D1, D2 = dt.date(2026, 1, 1), dt.date(2026, 1, 2)
 
 CLEAN = """

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.cluster.session import build_cluster_settings, uses_cluster
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -21,6 +23,8 @@ def spark() -> Iterator["SparkSession"]:
 
     found: list[SparkSession] = []
     settings = SparkSettings(master="local[2]", conf={"spark.driver.memory": "2g", "spark.sql.shuffle.partitions": "2"})
+    if uses_cluster():
+        settings = build_cluster_settings()
     # The thread that starts Spark ends before the first test: the JVM must not end with it.
     starter = threading.Thread(target=lambda: found.append(start_spark(settings)))
     starter.start()

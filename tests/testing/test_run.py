@@ -181,7 +181,11 @@ MISTAKES: dict[str, tuple[object, dict[str, Any], str]] = {
     "an input misspelt": (seller_day, {"ordres": [], "sellers": []}, "`ordres`; close: `orders`"),
     "a parameter misspelt": (seller_day, {"orders": [], "sellers": [], "min_amout": 1}, "close: `min_amount`"),
     "a column misspelt": (seller_day, {"orders": [{"amuont": 1}], "sellers": [{"x": 1}]}, "close: `amount`"),
-    "no rows, no columns": (seller_day, {"orders": [], "sellers": []}, "TEST_COLUMNS_UNKNOWN"),
+    "no rows, no columns": (
+        seller_day,
+        {"orders": [], "sellers": []},
+        "fix: declare the columns with schema= where `sellers` is made, or pass a frame: sellers=rn.testing.session()",
+    ),
     "a row that is none": (seller_day, {"orders": [(1, 2)], "sellers": []}, "is not a row of `orders`"),
     "rows that are none": (seller_day, {"orders": {"id": 1}, "sellers": []}, "of type dict"),
     "values of two types": (seller_day, {"orders": [], "sellers": [{"x": 1}, {"x": "a"}]}, "don't agree on a type"),

@@ -30,7 +30,7 @@ def cancel(name: str, wait: bool, as_json: bool) -> None:
 @command()
 @click.argument("name", metavar="RUN")
 def retry(name: str, as_json: bool) -> None:
-    """Repeat a run; tables that it finished are not computed again."""
+    """Repeat a run; tasks that it finished are not computed again."""
     from runnel.cli.flow.run import show_run
     from runnel.cli.run_progress import watch_run
     from runnel.project.execution.dispatch import retry_run as again

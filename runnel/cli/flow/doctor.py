@@ -9,12 +9,13 @@ from runnel.cli.output import command, format_count, load_project_settings, prin
 from runnel.errors import RunnelError
 
 if TYPE_CHECKING:
+    from runnel.declare.settings import Settings
     from runnel.spark.doctor import DoctorFinding
 
 
 @command()
 def doctor(as_json: bool) -> None:
-    """Check what is installed and reachable, without starting Spark."""
+    """Check what is installed and reachable; Spark is started only if its master is a cluster."""
     from runnel.spark.doctor import diagnose_spark
 
     all_facts = [*diagnose_spark(), *_check_project()]
@@ -63,4 +64,27 @@ def _check_project() -> "list[DoctorFinding]":
         store.close()
     except RunnelError as error:
         project_facts.append(fact("catalog", "fail", error.what, error.fix))
-    return project_facts
+    return [*project_facts, *_check_cluster(project_settings)]
+
+
+def _check_cluster(settings: "Settings") -> "list[DoctorFinding]":
+    """Check that executors start, have the packages of this process, and see its warehouse."""
+    from runnel.spark.doctor import DoctorFinding as fact
+    from runnel.spark.jvm.command_line import is_local
+
+    if is_local(settings.master):
+        return []
+    from runnel.project.spark_session import open_spark_session
+    from runnel.spark.session import stop_spark
+
+    try:
+        open_spark_session(settings)
+    except RunnelError as error:
+        return [fact("cluster", "fail", error.what, error.fix)]
+    finally:
+        stop_spark()
+    what = f"{settings.master}: an executor has the Python and the packages of this process, and sees the warehouse"
+    if "spark.authenticate.secret" not in settings.conf:
+        fix = "set spark.authenticate.secret here and on the cluster: otherwise everybody on its network can use it"
+        return [fact("cluster", "warn", f"{what}; connections are not protected", fix)]
+    return [fact("cluster", "ok", what)]

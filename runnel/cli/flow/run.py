@@ -112,6 +112,8 @@ def show_run(result: "RunResult") -> None:
     skipped = len(result.steps) - len(executed_steps)
     skipped_text = f", {skipped} skipped" if skipped and executed_steps else ""
     for step in result.steps:
+        if step.place is not None:
+            print_to_stderr(f"note: {step.table} was read {step.place.describe()}")
         for warning in step.warnings:
             print_to_stderr(f"warning: {step.table}: {warning}")
         if step.reason.endswith(ROWS_STAY):
@@ -131,12 +133,11 @@ def show_run(result: "RunResult") -> None:
             if step.reason == RUN_BY_SERVICE:
                 click.echo(f"{step.table}: {RUN_BY_SERVICE}; `runnel status` shows its state")
     elif result.state == "cancelled":
-        print_to_stderr(
-            "CANCELLED: nothing was published; finished tables are not computed again when you run it again"
-        )
+        print_to_stderr("CANCELLED: nothing was published; if you run it again, finished tasks are not computed again")
     else:
         print_to_stderr(
-            "\nnothing was published; correct the error and run again: finished tables are not computed again\n"
+            "\nnothing was published; correct the error and run again: finished tasks are not computed again, "
+            "sources are read again\n"
             f"log: {result.log}"
         )
 

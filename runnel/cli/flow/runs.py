@@ -7,6 +7,7 @@ import click
 from runnel.cli.output import command, format_count, format_table, format_time, open_lake, print_json, print_to_stderr
 from runnel.cli.time_report import show_time_report
 from runnel.client.json_views.run import attempt_json, run_json, seconds_between, times_json
+from runnel.model.work_place import WorkPlace
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -127,6 +128,9 @@ def _show_run(run: "Run", home: "Path") -> None:
         click.echo(f"tables: {', '.join(run.detail['tables'])}")
     if len(executed_steps) < len(steps):
         click.echo(f"{format_count(len(steps) - len(executed_steps))} skipped")
+    for step in executed_steps:
+        if place := step.get("place"):
+            click.echo(f"{step['table']} was read {WorkPlace(place['name'], place['reason']).describe()}")
     times = times_json(run.detail)
     show_time_report(executed_steps, times["timeline"], times["spent"])
     if run.detail.get("error"):

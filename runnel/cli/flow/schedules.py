@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from runnel.cli.output import command, format_table, format_time, open_lake, print_json, print_to_stderr
+from runnel.cli.output import command, format_count, format_table, format_time, open_lake, print_json, print_to_stderr
 
 if TYPE_CHECKING:
     from runnel.project.inspection.schedule_list import ScheduleStatus
@@ -33,8 +33,26 @@ def schedules(action: str | None, name: str | None, as_json: bool) -> None:
         for status in statuses:
             if status.problem:
                 print_to_stderr(f"\nschedule {status.name} queues nothing: {status.problem}")
+            if status.missed:
+                print_to_stderr(f"\n{_describe_missed(status)}")
         if not all(status.has_service for status in statuses):
             print_to_stderr("\nno service is running, so nothing is queued at these times: start it with `runnel up`")
+
+
+def _describe_missed(status: "ScheduleStatus") -> str:
+    """Return which times passed while no service was running, and which of them will be run."""
+    if status.missed == 1 and status.last_missed_at:
+        times, all_of_them, last_of_them = f"{format_time(status.last_missed_at)} UTC", "it", "it"
+    else:
+        times, all_of_them, last_of_them = format_count(status.missed, "time"), "all of them", "the last one"
+        times += f", the last one at {format_time(status.last_missed_at)} UTC" if status.last_missed_at else " or more"
+    run_command = f"runnel run -s '{status.select}'" if status.select else "runnel run"
+    outcomes = {
+        "last": f"`runnel up` runs {last_of_them}",
+        "all": f"`runnel up` runs {all_of_them}",
+        "none": f'`runnel up` runs none of them (catch_up="none"): `{run_command}` computes now',
+    }
+    return f"schedule {status.name} missed {times}: {outcomes.get(status.catch_up, outcomes['last'])}"
 
 
 def _build_row(status: "ScheduleStatus") -> list[Any]:

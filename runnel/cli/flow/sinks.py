@@ -34,9 +34,7 @@ def sinks(action: str | None, name: str | None, as_json: bool) -> None:
 
 
 def _list_sinks(project_lake: "Lake", as_json: bool) -> None:
-    from runnel.project.execution.deliver_sinks import list_sink_states
-
-    sink_list = list_sink_states(project_lake)
+    sink_list = project_lake.sinks()
     if as_json:
         print_json([sink_state.json() for sink_state in sink_list])
         return
@@ -45,10 +43,10 @@ def _list_sinks(project_lake: "Lake", as_json: bool) -> None:
         return
     rows = [
         [
-            sink_state.sink.name,
-            sink_state.sink.branch,
+            sink_state.sink,
+            sink_state.branch,
             _describe_state(sink_state),
-            (sink_state.delivered.delivered or "")[:8],
+            (sink_state.commit or "")[:8],
             _format_rows(sink_state),
             _format_delivered_at(sink_state),
         ]
@@ -56,8 +54,8 @@ def _list_sinks(project_lake: "Lake", as_json: bool) -> None:
     ]
     click.echo(format_table(["sink", "branch", "state", "commit", "rows", "delivered (UTC)"], rows, right_aligned=[4]))
     for sink_state in sink_list:
-        if sink_state.delivered.problem:
-            print_to_stderr(f"\n{sink_state.sink.name}: {sink_state.delivered.problem}")
+        if sink_state.problem:
+            print_to_stderr(f"\n{sink_state.sink}: {sink_state.problem}")
 
 
 def _deliver_to_sinks(project_lake: "Lake", name: str | None, as_json: bool) -> None:
@@ -79,21 +77,18 @@ def _deliver_to_sinks(project_lake: "Lake", name: str | None, as_json: bool) -> 
 
 
 def _reset_sink(project_lake: "Lake", name: str | None, as_json: bool) -> None:
-    from runnel.project.execution.deliver_sinks import reset_sink
-
     if name is None:
         raise Mistake(
             "SINK_UNNAMED",
             "which sink should be reset?",
             fix="write `runnel sinks reset NAME`; `runnel sinks` lists the names",
         )
-    sink = reset_sink(project_lake, name)
+    sink = project_lake.reset_sink(name)
     if as_json:
-        print_json({"sink": sink.name, "state": "reset"})
+        print_json({"sink": sink, "state": "reset"})
     else:
         click.echo(
-            f"{sink.name} starts again from the beginning: "
-            "the next run, or `runnel sinks deliver`, delivers all rows again"
+            f"{sink} starts again from the beginning: the next run, or `runnel sinks deliver`, delivers all rows again"
         )
 
 
@@ -123,6 +118,8 @@ def show_deliveries(deliveries: "Sequence[DeliveryResult]") -> None:
                 f"delivered {format_count(delivery.rows, 'row')}{commits} "
                 f"to {delivery.sink} in {delivery.seconds:.1f} s"
             )
+        if delivery.place is not None:
+            print_to_stderr(f"note: {delivery.sink} was written {delivery.place.describe()}")
         if delivery.warning:
             print_to_stderr(f"warning: {delivery.sink}: {delivery.warning}")
         if delivery.state == "failed" and delivery.error is not None:
@@ -132,17 +129,17 @@ def show_deliveries(deliveries: "Sequence[DeliveryResult]") -> None:
 
 
 def _describe_state(sink_state: "SinkState") -> str:
-    if sink_state.delivered.problem:
+    if sink_state.problem:
         return (
-            f"failing since {format_time(sink_state.delivered.failing_since or '')}, "
+            f"failing since {format_time(sink_state.failing_since or '')}, "
             f"{format_count(sink_state.behind, 'commit')} behind"
         )
     return f"{format_count(sink_state.behind, 'commit')} behind" if sink_state.behind else "up to date"
 
 
 def _format_rows(sink_state: "SinkState") -> str:
-    return "" if sink_state.delivered.rows is None else format_count(sink_state.delivered.rows)
+    return "" if sink_state.rows is None else format_count(sink_state.rows)
 
 
 def _format_delivered_at(sink_state: "SinkState") -> str:
-    return format_time(sink_state.delivered.at) if sink_state.delivered.at and sink_state.delivered.delivered else ""
+    return format_time(sink_state.at) if sink_state.at and sink_state.commit else ""

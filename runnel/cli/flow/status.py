@@ -1,6 +1,6 @@
 """`runnel status`: show the state of the service, streams and sources; `runnel stream reset`: restart a stream."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import click
@@ -19,6 +19,8 @@ from runnel.lake.catalog.database import parse_time
 
 if TYPE_CHECKING:
     from runnel.project.inspection.stream_health import StreamHealth
+
+_OUTDATED = timedelta(minutes=2)
 
 
 @command()
@@ -65,37 +67,54 @@ def stream() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def reset(task: str, branch: str, as_json: bool) -> None:
     """Restart the stream of the table TASK from the beginning, with all existing rows."""
-    from runnel.project.execution.run_streams import reset_stream
-
     with open_lake() as project_lake:
-        stream_task = reset_stream(project_lake, task, branch)
+        table = project_lake.reset_stream(task, branch=branch)
     if as_json:
-        print_json({"table": str(stream_task.table), "branch": branch, "state": "reset"})
+        print_json({"table": table, "branch": branch, "state": "reset"})
     else:
         click.echo(
-            f"{stream_task.table} starts again from the beginning: the next run, or `runnel up`, "
+            f"{table} starts again from the beginning: the next run, or `runnel up`, "
             "reads all existing rows\nand replaces the rows that the stream has written so far"
         )
 
 
 def _build_row(health: "StreamHealth") -> list[str]:
     batch = f"{health.batch_ms / 1000:.2f} s" if health.batch_ms is not None else ""
-    behind = "" if health.behind_seconds is None else _format_seconds(health.behind_seconds)
     state_text = f"{format_count(health.state_rows)} ({format_size(health.state_bytes)})" if health.state_rows else ""
-    is_fresh = health.batch_at is not None and (datetime.now(UTC) - parse_time(health.batch_at)).total_seconds() < 60
-    rate = f"{health.rows_per_second:,.0f}" if is_fresh else "0"
     batch_time = format_time(health.batch_at) if health.batch_at else ""
+    rate, behind = f"{health.rows_per_second:,.0f}", _describe_backlog(health)
     return [str(health.table), health.kind, health.state, rate, batch, behind, state_text, batch_time]
+
+
+def _describe_backlog(health: "StreamHealth") -> str:
+    """Return how much a stream or source has not read, and how old it is; when that was seen, if it is not current."""
+    parts = []
+    if health.behind_seconds == 0:
+        parts.append("nothing")
+    else:
+        if health.behind_rows is not None:
+            parts.append(format_count(health.behind_rows, "row"))
+        elif health.behind_files is not None:
+            parts.append(f"{format_count(health.behind_files, 'file')} ({format_size(health.behind_bytes or 0)})")
+        if health.behind_seconds is not None:
+            parts.append(_format_seconds(health.behind_seconds))
+    if parts and health.looked_at is not None and _is_outdated(health):
+        parts.append(f"seen {format_time(health.looked_at)}")
+    return ", ".join(parts) or "?"
+
+
+def _is_outdated(health: "StreamHealth") -> bool:
+    """Return whether nobody has looked at a source for longer than a worker that reads it would wait."""
+    assert health.looked_at is not None
+    return health.state != "running" or datetime.now(UTC) - parse_time(health.looked_at) > _OUTDATED
 
 
 def _format_seconds(seconds: float) -> str:
     """Return a duration for people.
 
-    >>> _format_seconds(0.0), _format_seconds(0.25), _format_seconds(90.0), _format_seconds(7200.0)
-    ('nothing', '0.2 s', '1.5 min', '2.0 h')
+    >>> _format_seconds(0.25), _format_seconds(90.0), _format_seconds(7200.0)
+    ('0.2 s', '1.5 min', '2.0 h')
     """
-    if seconds == 0:
-        return "nothing"
     if seconds < 60:
         return f"{seconds:.1f} s"
     return f"{seconds / 60:.1f} min" if seconds < 3600 else f"{seconds / 3600:.1f} h"

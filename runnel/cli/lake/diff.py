@@ -1,5 +1,6 @@
 """`runnel diff`."""
 
+import secrets
 from typing import Any
 
 import click
@@ -8,8 +9,8 @@ from runnel.cli.output import command, format_count, format_table, open_lake, pr
 from runnel.cli.progress import show_progress
 from runnel.client.json_views.diff import diff_json
 from runnel.errors import Mistake
-from runnel.lake.diff.lake_diff import LakeDiff
 from runnel.lake.diff.row_diff import RowDiff
+from runnel.model.work_place import EXECUTORS
 from runnel.names import TableName
 
 
@@ -31,40 +32,31 @@ def diff(a: str, b: str, table: str | None, by_rows: bool, key: tuple[str, ...],
     """Compare two versions of the lake: tables, schemas, counts, rows."""
     from runnel.lake.diff.lake_diff import diff_commits as compare
     from runnel.lake.diff.row_diff import diff_rows
+    from runnel.project.work_places import create_work_context
 
     if by_rows and table is None:
         raise Mistake("USAGE", "--rows needs a table", fix="runnel diff A B TABLE --rows")
     with open_lake() as project_lake, show_progress(quiet=as_json) as report_progress:
         name = TableName.parse(table) if table else None
         lake_diff = compare(project_lake.store, a, b, name, report_progress=report_progress)
+        work = create_work_context(
+            project_lake.settings, project_lake.spark_provider.get, f"diff {secrets.token_hex(4)}", report_progress
+        )
         rows = (
-            diff_rows(project_lake.store, a, b, name, key=list(key) or None, limit=limit) if by_rows and name else None
+            diff_rows(project_lake.store, a, b, name, key=list(key) or None, limit=limit, work=work)
+            if by_rows and name
+            else None
         )
     if as_json:
         print_json(diff_json(lake_diff) | ({"rows": _row_diff_json(rows)} if rows else {}))
     else:
-        _show_tables(lake_diff)
+        click.echo(str(lake_diff))
         if rows is not None:
             _show_rows(rows)
+            if rows.place is not None and rows.place.name == EXECUTORS:
+                click.echo(f"rows were compared {rows.place.describe()}")
             if any(table_diff.schema for table_diff in lake_diff.tables):
                 click.echo("rows are compared in the columns that both versions have")
-
-
-def _show_tables(lake_diff: LakeDiff) -> None:
-    if not lake_diff.tables:
-        click.echo("no difference")
-        return
-    rows = []
-    for table_diff in lake_diff.tables:
-        added = "?" if table_diff.rows_added is None else f"+{table_diff.rows_added:,}"
-        removed = "?" if table_diff.rows_removed is None else f"-{table_diff.rows_removed:,}"
-        rows.append([table_diff.table, table_diff.change, added, removed])
-    click.echo(format_table(["table", "change", "rows", ""], rows, right_aligned=[2, 3]))
-    for table_diff in lake_diff.tables:
-        for line in table_diff.schema:
-            click.echo(f"  {table_diff.table}: {line}")
-        if table_diff.reason:
-            click.echo(f"  {table_diff.table}: {table_diff.reason}")
 
 
 def _row_diff_json(rows: RowDiff) -> dict[str, Any]:
@@ -78,7 +70,8 @@ def _row_diff_json(rows: RowDiff) -> dict[str, Any]:
         "removed": [list(row) for row in rows.removed],
         "changed": changed,
     }
-    return {"key": list(rows.key), "columns": list(rows.columns), **counts, **lists}
+    place = {"place": rows.place.json()} if rows.place is not None and rows.place.name == EXECUTORS else {}
+    return {"key": list(rows.key), "columns": list(rows.columns), **counts, **lists, **place}
 
 
 def _show_rows(rows: RowDiff) -> None:

@@ -23,6 +23,9 @@ _OPTIONS = (
     click.option("--quote", default='"', show_default=True, help="CSV: quote character."),
     click.option("--skip", type=int, default=None, metavar="N", help="CSV: lines before the header to ignore."),
     click.option("--trim", is_flag=True, help="CSV: remove blanks around values and column names."),
+    click.option(
+        "--no-multiline", is_flag=True, help="CSV: no value contains a line end; large files are read in splits."
+    ),
     click.option("--decimal", default=None, metavar="CHAR", help='CSV, XML: decimal separator, "." or ",".'),
     click.option("--thousands", default=None, metavar="CHAR", help="CSV, XML: separator of groups of three digits."),
     click.option("--date-format", default=None, metavar="PATTERN", help="Pattern of dates, such as dd/MM/yyyy."),
@@ -30,7 +33,7 @@ _OPTIONS = (
         "--timestamp-format",
         default=None,
         metavar="PATTERN",
-        help="Pattern of times: dd/MM/yyyy h:mm a; or epoch, epoch_ms.",
+        help="Pattern of times: dd/MM/yyyy h:mm a; or epoch, epoch_ms, epoch_us.",
     ),
     click.option(
         "--timezone", default=None, metavar="ZONE", help="Time zone of times without one, such as Europe/Berlin."
@@ -68,6 +71,7 @@ def read_file_formats(
         null=values["null"],
         quote=values["quote"],
         encoding=values["encoding"],
+        multiline=not values["no_multiline"],
     )
     document = build_document_options(pairs)
     encoding = values["encoding"]

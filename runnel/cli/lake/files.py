@@ -17,13 +17,13 @@ from runnel.names import TableName
 @click.option("-m", "--message", default=None, help="Message of the commit.")
 def put(table: str, paths: tuple[str, ...], branch: str, prefix: str, message: str | None, as_json: bool) -> None:
     """Put files and folders into a file table, in one commit."""
-    from runnel.lake.files.put import put_files
+    from runnel.project.execution.put import put as put_files
 
     with open_lake() as project_lake, show_progress(quiet=as_json) as report_progress:
         sources = [Path(path) for path in paths]
         name = TableName.parse(table)
         result = put_files(
-            project_lake.store,
+            project_lake,
             name,
             sources,
             branch=branch,
@@ -38,7 +38,8 @@ def put(table: str, paths: tuple[str, ...], branch: str, prefix: str, message: s
             "unchanged": result.unchanged,
             "bytes": result.bytes,
         }
-        print_json({"table": table, "commit": result.commit.id if result.commit else None, **facts})
+        place = {"place": result.place.json()} if result.place is not None else {}
+        print_json({"table": table, "commit": result.commit.id if result.commit else None, **facts, **place})
         return
     if result.commit is None:
         click.echo(f"nothing new: {format_count(result.unchanged, 'file')} unchanged in {table}")
@@ -49,6 +50,8 @@ def put(table: str, paths: tuple[str, ...], branch: str, prefix: str, message: s
         if number
     ]
     click.echo(f"put into {table}: {', '.join(parts)} ({format_size(result.bytes)}), commit {result.commit.id[:8]}")
+    if result.place is not None:
+        click.echo(f"files were read {result.place.describe()}")
 
 
 @command()

@@ -37,6 +37,13 @@ if TYPE_CHECKING:
 @click.option(
     "--on-bad", type=click.Choice(["stop", "drop"]), default="stop", show_default=True, help="What to do with bad rows."
 )
+@click.option(
+    "--missing-columns",
+    type=click.Choice(["stop", "null"]),
+    default="stop",
+    show_default=True,
+    help="What to do if files lack columns of --schema.",
+)
 @file_options
 @click.option("-m", "--message", default=None, help="Message of the commit.")
 def load(
@@ -50,6 +57,7 @@ def load(
     in_place: bool,
     on_new_column: str,
     on_bad: str,
+    missing_columns: str,
     message: str | None,
     as_json: bool,
     **options: Any,
@@ -58,7 +66,8 @@ def load(
 
     FILE may be a quoted glob. A table that does not exist is created. See docs/load.md.
     """
-    from runnel.connect.load.load import LoadOptions, load_files
+    from runnel.connect.load.load import LoadOptions
+    from runnel.project.execution.load import load as load_files
 
     csv, document = read_file_formats("runnel load", files, options)
     load_options = LoadOptions(
@@ -71,15 +80,14 @@ def load(
         on_bad=on_bad,
         replace=replace,
         in_place=in_place,
+        missing_columns=missing_columns,
         message=message,
         csv=csv,
         document=document,
     )
     with open_lake() as project_lake:
         with show_progress(quiet=as_json) as report_progress:
-            result = load_files(
-                project_lake.store, TableName.parse(table), files, load_options, progress=report_progress
-            )
+            result = load_files(project_lake, TableName.parse(table), files, load_options, report_progress)
         if not as_json:
             _show_result(table, result)
         deliveries = deliver_after_command(project_lake, branch, quiet=as_json) if result.commit else ()
@@ -87,7 +95,8 @@ def load(
         facts = {"rows": result.rows, "files": result.files, "bytes": result.bytes, "created": result.created}
         dropped = {"dropped": result.dropped, "new_columns": list(result.new_columns)}
         summary = {"table": table, "branch": branch, "commit": _commit_id(result), **facts, **dropped}
-        print_json({**summary, "sinks": [delivery.json() for delivery in deliveries]})
+        place = {"place": result.place.json()} if result.place is not None else {}
+        print_json({**summary, **place, "sinks": [delivery.json() for delivery in deliveries]})
 
 
 def _show_result(table: str, result: "LoadResult") -> None:
@@ -97,8 +106,13 @@ def _show_result(table: str, result: "LoadResult") -> None:
         f"{word} {table}: {format_count(result.rows, 'row')} from {format_count(result.files, 'file')} "
         f"({format_size(result.bytes)}), {commit_text}"
     )
+    if result.place is not None:
+        click.echo(f"files were read {result.place.describe()}")
     if result.new_columns:
         click.echo(f"new columns: {', '.join(result.new_columns)}")
+    if result.suggested.options and result.commit:
+        undo = f"`runnel revert {result.commit.id[:8]}` undoes the load; then load it again with them"
+        click.echo(f"the file seems to need {result.suggested.as_flags}: {undo}", err=True)
     if result.dropped:
         click.echo(f"dropped {format_count(result.dropped, 'bad row')}", err=True)
 

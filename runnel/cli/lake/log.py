@@ -1,15 +1,29 @@
 """`runnel log` and `runnel show`."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from sqlalchemy.engine import Connection
 
-from runnel.cli.output import command, format_count, format_table, format_time, open_lake, print_json, terminal_width
+from runnel.cli.output import (
+    command,
+    format_count,
+    format_size,
+    format_table,
+    format_time,
+    open_lake,
+    print_json,
+    terminal_width,
+)
 from runnel.client.json_views.commit import commit_detail_json, commit_json, task_result_json
 from runnel.lake.history.commits import Commit, read_changed_tables, read_changes, read_history
 from runnel.names import TableName
+
+if TYPE_CHECKING:
+    from runnel.lake.provenance.commit_files import CommitFile
+
+_MAX_FILES = 20
 
 
 @command()
@@ -63,8 +77,9 @@ def show(ref: str, as_json: bool) -> None:
         store = project_lake.store
         commit = store.commit(ref)
         changes = store.db.read(lambda connection: read_changes(connection, commit.id))
+        commit_files = project_lake.files_of(commit.id)
     if as_json:
-        print_json(commit_detail_json(commit, changes))
+        print_json(commit_detail_json(commit, changes) | {"files": [file.json() for file in commit_files]})
         return
     lines = [
         f"commit  {commit.id}",
@@ -86,6 +101,24 @@ def show(ref: str, as_json: bool) -> None:
     words = {(True, False): "created", (False, True): "dropped", (False, False): "changed"}
     rows = [[str(change.table), words[change.before is None, change.after is None]] for change in changes]
     click.echo(format_table(["table", "change"], rows) if rows else format_count(0, "table") + " changed")
+    if commit_files:
+        click.echo("\n" + _format_files(commit_files))
+
+
+def _format_files(commit_files: "list[CommitFile]") -> str:
+    rows = [
+        [
+            file.table,
+            file.file,
+            file.change,
+            "" if file.size is None else format_size(file.size),
+            "" if file.rows is None else format_count(file.rows),
+        ]
+        for file in commit_files[:_MAX_FILES]
+    ]
+    text = format_table(["table", "file", "", "size", "rows"], rows, right_aligned=[3, 4])
+    more = len(commit_files) - len(rows)
+    return text + (f"\nand {format_count(more, 'more file')}; --json has all" if more else "")
 
 
 def _read_details(connection: Connection, commits: list[Commit], table: TableName) -> dict[str, Mapping[str, Any]]:

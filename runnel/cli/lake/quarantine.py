@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from runnel.cli.output import command, format_count, format_table, format_time, open_lake, print_json
+from runnel.client.json_views.repair import release_to_json
 from runnel.declare.options.file_formats import infer_format
 from runnel.errors import Mistake
 from runnel.names import TableName
@@ -126,13 +127,9 @@ def _describe_next_step(table: str, rows: "Sequence[QuarantinedRow]") -> str:
 
 
 def _show_release(result: "ReleaseResult", table: str, corrected: str | None, limit: int, as_json: bool) -> None:
-    commit = result.commit.id if result.commit else None
     visible_rows = result.still_bad[:limit] if limit else result.still_bad
     if as_json:
-        still_bad = [{**quarantined_row_json(bad_row.row), "line": bad_row.line} for bad_row in visible_rows]
-        counts = {"rows": result.rows, "taken": result.accepted, "bad": result.bad}
-        counts |= {"missing": result.missing, "unknown": result.unknown}
-        print_json({"table": table, **counts, "still_bad": still_bad, "commit": commit})
+        print_json(release_to_json(table, result, limit))
         return
     if visible_rows:
         line_title = [f"line of {corrected}"] if corrected else []

@@ -13,15 +13,12 @@ from runnel.errors import plural
 @click.option("--dry-run", is_flag=True, help="Only show what would be read again.")
 def rewind(source: str, to: str, branch: str, dry_run: bool, as_json: bool) -> None:
     """Set a source's table and position back to REF; the next run reads again what arrived since."""
-    from runnel.project.execution.rewind import rewind as go_back
+    from runnel.client.json_views.repair import rewind_to_json
 
     with open_lake() as project_lake:
-        result = go_back(project_lake, source, to, branch, dry=dry_run)
+        result = project_lake.rewind(source, to=to, branch=branch, dry_run=dry_run)
     if as_json:
-        commit = result.commit.id if result.commit else None
-        print_json(
-            {"source": source, "to": result.to.id, "commit": commit, "files": result.files, "state": result.has_state}
-        )
+        print_json(rewind_to_json(source, result))
         return
     reread_text = plural(result.files, "file") if not result.has_state else "what arrived since"
     state_text = "is empty" if result.drops else f"is as it was at {result.to.id[:8]}"

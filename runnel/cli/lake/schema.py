@@ -22,9 +22,19 @@ def schema(files: tuple[str, ...], as_json: bool, **options: Any) -> None:
     inferred = infer_file_schema(files, options["format"], csv, document)
     if as_json:
         columns = [{"name": name, "type": kind} for name, kind in inferred.columns]
-        print_json({"schema": inferred.text, "columns": columns, "files": inferred.files, "bad": inferred.bad_rows})
+        counts = {"files": inferred.files, "bad": inferred.bad_rows}
+        suggested = {"suggested_options": dict(inferred.suggested.options)}
+        print_json(
+            {"schema": inferred.text, "columns": columns, **counts, "lacks_header": inferred.lacks_header, **suggested}
+        )
         return
     escaped_text = inferred.text.replace("\\", "\\\\").replace('"', '\\"')
-    click.echo(f'schema="{escaped_text}"')
+    header = "header=False, " if inferred.lacks_header else ""
+    click.echo(f'{header}schema="{escaped_text}"')
+    if inferred.lacks_header:
+        click.echo("the first line seems to be data: with --no-header, or header=False, it is a row", err=True)
+    if inferred.suggested.options:
+        flags, keywords = inferred.suggested.as_flags, inferred.suggested.as_keywords
+        click.echo(f"the file seems to need {flags}, or {keywords} in rn.files", err=True)
     if inferred.bad_rows:
         click.echo(f"{format_count(inferred.bad_rows, 'bad row')} did not count", err=True)

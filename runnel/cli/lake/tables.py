@@ -45,7 +45,7 @@ def table(name: str, ref: str, limit: int, as_json: bool) -> None:
     if facts["key"]:
         click.echo(f"key {', '.join(facts['key'])}")
     columns = [
-        [entry["name"], entry["type"], "" if entry["nullable"] else "required", entry["doc"] or ""]
+        [entry["name"], entry["spark_type"], "" if entry["nullable"] else "required", entry["doc"] or ""]
         for entry in facts["columns"]
     ]
     click.echo("\n" + format_table(["column", "type", "", ""], columns))

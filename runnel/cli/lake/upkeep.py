@@ -1,6 +1,7 @@
 """`runnel gc`, `runnel compact`, `runnel erase` and `runnel fsck`."""
 
 import dataclasses
+import secrets
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from runnel.lake.upkeep.erase.erase import ErasureResult
     from runnel.lake.upkeep.fsck.findings import FsckReport
     from runnel.lake.upkeep.gc.retention import Retention
+    from runnel.lake.work_runner import WorkContext
 
 
 @command()
@@ -70,10 +72,14 @@ def _build_retention(settings: "Settings", grace: str | None) -> "Retention":
 def compact(table: str | None, branch: str, force: bool, as_json: bool) -> None:
     """Rewrite small files into large ones; the rows stay the same."""
     from runnel.lake.upkeep.compact.compact import compact as rewrite
+    from runnel.project.work_places import create_work_context
 
     with open_lake() as project_lake, show_progress(quiet=as_json) as report_progress:
         name = TableName.parse(table) if table else None
-        results = rewrite(project_lake.store, name, branch=branch, force=force, report_progress=report_progress)
+        work = create_work_context(
+            project_lake.settings, project_lake.spark_provider.get, f"compact {secrets.token_hex(4)}", report_progress
+        )
+        results = rewrite(project_lake.store, name, branch=branch, force=force, work=work)
     if as_json:
         print_json([dataclasses.asdict(result) for result in results])
         return
@@ -101,19 +107,35 @@ def compact(table: str | None, branch: str, force: bool, as_json: bool) -> None:
 def erase(table: str, where: str, dry_run: bool, yes: bool, as_json: bool) -> None:
     """Remove rows from all retained versions: branches, tags and old commits. This can't be undone."""
     from runnel.lake.upkeep.erase.erase import erase as remove
+    from runnel.project.work_places import create_work_context, get_shown_place
 
     name = TableName.parse(table)
     with open_lake() as project_lake, show_progress(quiet=as_json) as report_progress:
+        settings = project_lake.settings
+        work = create_work_context(
+            settings, project_lake.spark_provider.get, f"erase {secrets.token_hex(4)}", report_progress
+        )
+
+        def run_erasure(work: "WorkContext", *, is_preview: bool) -> "ErasureResult":
+            erased = remove(project_lake.store, name, where, dry_run=is_preview, work=work)
+            return dataclasses.replace(erased, place=get_shown_place(settings, erased.place))
+
         if not dry_run and not yes:
             if as_json or not sys.stdin.isatty():
                 raise Mistake("ERASE_CONFIRM", "erase can't be undone", fix="add --yes, or look first with --dry-run")
-            click.echo(_format_erasure(remove(project_lake.store, name, where, dry_run=True)))
+            click.echo(_format_erasure(run_erasure(dataclasses.replace(work, report_progress=None), is_preview=True)))
             click.confirm("erase?", abort=True)
-        result = remove(project_lake.store, name, where, dry_run=dry_run, report_progress=report_progress)
+        result = run_erasure(work, is_preview=dry_run)
     if as_json:
-        print_json(dataclasses.asdict(result))
+        print_json(_erasure_json(result))
     else:
         click.echo(_format_erasure(result, is_done=not dry_run))
+
+
+def _erasure_json(erased: "ErasureResult") -> dict[str, Any]:
+    fields = dataclasses.asdict(erased)
+    del fields["place"]
+    return fields | ({"place": erased.place.json()} if erased.place is not None else {})
 
 
 def _format_erasure(erased: "ErasureResult", *, is_done: bool = False) -> str:
@@ -138,6 +160,8 @@ def _format_erasure(erased: "ErasureResult", *, is_done: bool = False) -> str:
         )
         lines.append(f"  {derived.fix}")
     lines += [f"left: what sink {sink} has delivered, outside the lake" for sink in erased.sinks]
+    if erased.place is not None:
+        lines.append(f"files were searched {'and rewritten ' if is_done else ''}{erased.place.describe()}")
     if erased.left:
         lines.append(f"left: {format_count(erased.left, 'file')} until open writes have ended and gc has run")
     return "\n".join(lines)

@@ -17,12 +17,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ColumnFacts:
-    """A column, with its Iceberg type."""
+    """A column, with its type in Iceberg (`type`) and as users write it in a schema (`spark_type`)."""
 
     name: str
     type: str
     nullable: bool
     doc: str | None
+    spark_type: str
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,7 @@ def size_json(store: "Store", table: "TableName", location: str) -> dict[str, An
 
 def read_table_facts(store: "Store", table: "TableName", commit: Commit, versions: int) -> TableFacts:
     """Return the facts about a table at a commit, with its newest versions."""
+    from runnel.lake.iceberg.schema_diff import describe_type
     from runnel.lake.iceberg.table_metadata import load_metadata
 
     version = store.versions(commit, [table])[table]
@@ -93,7 +95,10 @@ def read_table_facts(store: "Store", table: "TableName", commit: Commit, version
         partition=tuple(_describe_partition(field, schema) for field in metadata.spec().fields),
         key=tuple(part for part in metadata.properties.get(table_properties.KEY, "").split(",") if part),
         columns=tuple(
-            ColumnFacts(field.name, str(field.field_type), not field.required, field.doc) for field in schema.fields
+            ColumnFacts(
+                field.name, str(field.field_type), not field.required, field.doc, describe_type(field.field_type)
+            )
+            for field in schema.fields
         ),
         versions=tuple(
             TableCommit(table_commit.id, table_commit.at, table_commit.author, table_commit.message)

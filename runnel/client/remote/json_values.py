@@ -5,7 +5,8 @@ from datetime import datetime
 from typing import Any, cast
 
 from runnel.lake.control.alarms import Alarm
-from runnel.lake.control.notifications import Notification
+from runnel.lake.control.notifications import Mute, Notification
+from runnel.lake.control.tokens import Token
 from runnel.lake.control.workers import WorkerRecord
 from runnel.lake.diff.lake_diff import TableDiff
 from runnel.lake.files.ls import FileRow
@@ -17,9 +18,12 @@ from runnel.model.table_version import TableVersion
 from runnel.names import TableName
 from runnel.plan.slices import SliceSelection
 from runnel.plan.steps import Plan, PlanStep
+from runnel.project.execution.deliver_sinks import SinkState
 from runnel.project.inspection.alarms import AlarmStatus
+from runnel.project.inspection.lineage import Lineage
 from runnel.project.inspection.schedule_list import ScheduleStatus
 from runnel.project.inspection.stream_health import StreamHealth
+from runnel.run.results.delivery_result import DeliveryResult, parse_delivery_result
 
 Json = Mapping[str, Any]
 _COMMIT_FIELDS = ("seq", "line", "branch", "parent", "merged", "kind", "author", "message", "run", "at", "expired_at")
@@ -132,14 +136,58 @@ def parse_stream_health(body: Json) -> StreamHealth:
 
 def parse_alarm_status(body: Json) -> AlarmStatus:
     """Return an alarm with its notifications."""
-    names = ("kind", "what", "since", "level", "fix", "run", "over_at")
+    names: tuple[str, ...] = ("kind", "what", "since", "level", "fix", "run", "number", "over_at", "note")
+    names += ("acknowledged_at", "acknowledged_by", "dismissed_at", "dismissed_by")
     alarm_fields = {name: body[name] for name in names}
     alarm = Alarm(body["alarm"], **alarm_fields, tables=tuple(body["tables"]), blocks=tuple(body["blocks"]))
     notifications = tuple(
         Notification(alarm, item["alert"], alarm.current_level, item["tries"], "", item["told_at"], item["problem"])
         for item in body["told"]
     )
-    return AlarmStatus(alarm, notifications)
+    return AlarmStatus(alarm, notifications, body["muted_until"], body["muted_by"])
+
+
+def parse_mute(body: Json) -> Mute:
+    """Return a mute."""
+    return Mute(body["subject"], body["kind"], body["muted_until"], body["muted_by"])
+
+
+def parse_token(body: Json) -> Token:
+    """Return a token."""
+    limits = {name: None if body[name] is None else tuple(body[name]) for name in ("tables", "sources")}
+    return Token(
+        body["token"],
+        body["scope"],
+        body["made_at"],
+        body["revoked_at"],
+        limits["tables"],
+        body["branch"],
+        limits["sources"],
+    )
+
+
+def parse_sink_state(body: Json) -> SinkState:
+    """Return the state of a sink."""
+    return SinkState(**{name: body[name] for name in SinkState.__dataclass_fields__})
+
+
+def parse_delivery(body: Json) -> DeliveryResult:
+    """Return what was delivered to a sink."""
+    return parse_delivery_result(body)
+
+
+def parse_lineage(body: Json) -> Lineage:
+    """Return the graph around a table."""
+    names = {name: TableName.parse_unchecked(name) for name in body["makers"]}
+    edges = [(names[above], names[below]) for above, below in body["edges"]]
+    return Lineage(
+        names[body["table"]],
+        tuple(names[name] for name in body["up"]),
+        tuple(names[name] for name in body["down"]),
+        {table: tuple(above for above, below in edges if below == table) for table in names.values()},
+        {table: tuple(below for above, below in edges if above == table) for table in names.values()},
+        {names[name]: text for name, text in body["makers"].items()},
+    )
 
 
 def parse_schedule_status(body: Json) -> ScheduleStatus:

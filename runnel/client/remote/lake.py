@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn
 from urllib.parse import quote
 
 from runnel.client.remote import json_values
-from runnel.client.remote.lake_reader import RemoteLakeReader
+from runnel.client.remote.lake_operations import RemoteLakeOperations
 from runnel.model.run_request import RunRequest
+from runnel.names import TableName
 
 if TYPE_CHECKING:
     from datetime import date
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from runnel.run.results.run_result import ProgressCallback, RunResult
 
 
-class RemoteLake(RemoteLakeReader):
+class RemoteLake(RemoteLakeOperations):
     """The lake behind a service. Use it as a context manager, or close it when you are done.
 
     Runs are computed by the service's workers, with the code on the service's machine.
@@ -150,15 +151,23 @@ class RemoteLake(RemoteLakeReader):
             raise self._unsupported_error("merge(run=True)", f"`runnel merge {branch} --run` in the project's folder")
         return merge(self._connection, branch, into)
 
-    def rewind(self, source: str, *, to: str, branch: str = "main") -> "RewindResult":
-        """Refuse: rewinding a source needs the project's folder."""
-        raise self._unsupported_error("rewind", f"`runnel rewind {source} --to {to}` in the project's folder")
+    def rewind(self, source: str, *, to: str, branch: str = "main", dry_run: bool = False) -> "RewindResult":
+        """Reset a source's table and position to a ref, so that the next run reads again what arrived since.
+
+        `dry_run` only returns what would be done.
+        """
+        from runnel.client.remote.repair import rewind
+
+        return rewind(self._connection, source, to, branch, dry_run=dry_run)
 
     def release(
         self, source: str, corrected: str | Path | None = None, *, file: str | None = None, branch: str = "main"
     ) -> "ReleaseResult":
-        """Refuse: releasing rows needs the project's folder."""
-        raise self._unsupported_error("release", f"`runnel quarantine {source} release` in the project's folder")
+        """Ingest a source's quarantined rows again, as they are or as a file corrects them."""
+        from runnel.client.remote.repair import release
+
+        path = Path(corrected) if corrected is not None else None
+        return release(self._connection, source, path, file=file, branch=branch)
 
     def discard(self, table: str, *, file: str | None = None, branch: str = "main") -> "DiscardResult":
         """Remove the quarantined rows of a table in one commit; only those of `file` if it is not None."""
@@ -167,10 +176,9 @@ class RemoteLake(RemoteLakeReader):
         return discard_quarantined_rows(self._connection, table, branch, file)
 
     def lineage(self, table: str, *, up: bool = True, down: bool = True) -> "Lineage":
-        """Refuse: lineage needs the project's files."""
-        raise self._unsupported_error(
-            "lineage", f"`runnel lineage {table}` in the project's folder; lake.why has its inputs"
-        )
+        """Return the tables that a table is computed from, and those that are computed from it."""
+        params = {"up": str(up).lower(), "down": str(down).lower()}
+        return json_values.parse_lineage(self._connection.get(f"/tables/{TableName.parse(table)}/lineage", **params))
 
     def replay(self, commit: str) -> "CommitReplay":
         """Refuse: replaying a commit needs the project's folder."""
@@ -219,11 +227,10 @@ class RemoteLake(RemoteLakeReader):
 
         body = self._connection.get("/status")
         presence = Presence.from_workers([json_values.parse_worker(item) for item in body["workers"]], body["queue"])
-        alarms = tuple(
-            json_values.parse_alarm_status(item) for item in self._connection.iter_items("/alarms", "offset")
-        )
         streams = self._connection.get("/streams", branch=branch)["streams"]
-        return LakeStatus(presence, alarms, tuple(json_values.parse_stream_health(item) for item in streams))
+        return LakeStatus(
+            presence, tuple(self.alarms()), tuple(json_values.parse_stream_health(item) for item in streams)
+        )
 
     def schedules(self) -> "list[ScheduleStatus]":
         """Return all schedules, with when each is due next and how its last run went."""

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 from urllib.parse import quote, urlsplit
 
 from runnel.client.remote import json_values
@@ -21,11 +21,13 @@ if TYPE_CHECKING:
     from runnel.lake.files.ls import FileRow
     from runnel.lake.files.put import PutResult
     from runnel.lake.files.remove import RemoveResult
-    from runnel.lake.flow_state.provenance import Provenance
     from runnel.lake.flow_state.runs import Run
     from runnel.lake.history.branches import Branch
     from runnel.lake.history.commits import Commit
     from runnel.lake.history.tags import Tag
+    from runnel.lake.provenance.commit_files import CommitFile
+    from runnel.lake.provenance.row_provenance import RowProvenance
+    from runnel.lake.provenance.table_provenance import Provenance
 
 
 class RemoteLakeReader:
@@ -119,11 +121,30 @@ class RemoteLakeReader:
 
         return rm(self._connection, TableName.parse(table), glob, branch)
 
-    def why(self, table: str, *, at: str = "main") -> "Provenance":
-        """Return where the contents of a table come from: what computed it, from which inputs, with which code."""
-        from runnel.client.remote.provenance import fetch_why
+    @overload
+    def why(self, table: str, *, at: str = "main") -> "Provenance": ...
+    @overload
+    def why(self, table: str, *, row: str, at: str = "main") -> "RowProvenance": ...
+    def why(self, table: str, *, row: str | None = None, at: str = "main") -> "Provenance | RowProvenance":
+        """Return where the contents of a table come from: what computed it, from which inputs, with which code.
 
-        return fetch_why(self._connection, TableName.parse(table), at)
+        With `row`, a condition such as "order_id = 7", return where the rows that match come from.
+        """
+        from runnel.client.remote.provenance import fetch_row_provenance, fetch_why
+
+        name = TableName.parse(table)
+        return (
+            fetch_why(self._connection, name, at)
+            if row is None
+            else fetch_row_provenance(self._connection, name, row, at)
+        )
+
+    def files_of(self, commit: str) -> "list[CommitFile]":
+        """Return the files that a commit ingested or loaded, with their sizes and rows."""
+        from runnel.lake.provenance.commit_files import CommitFile
+
+        body = self._connection.get(f"/commits/{quote(commit, safe='')}/files")
+        return [CommitFile(**item) for item in body["items"]]
 
     def runs(self, run: str | None = None, *, limit: int | None = None) -> "list[Run]":
         """Return runs, newest first, or only the given run."""

@@ -1,6 +1,7 @@
 """Fetch quarantined rows from a service, and discard them."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from runnel.client.remote.json_values import parse_commit, parse_time
 from runnel.connect.load.quarantine import QuarantinedRow
@@ -19,12 +20,15 @@ def fetch_quarantined_rows(
     while True:
         url_path = f"/quarantine/{TableName.parse(table)}"
         page = connection.get(url_path, branch=branch, file=file, offset=offset, limit=1000)
-        for row in page["rows"]:
-            quarantined_at = parse_time(row["at"])
-            rows.append(QuarantinedRow(row["raw"], row["reason"], row["file"], row["run"], quarantined_at))  # type: ignore[arg-type]
+        rows += [parse_quarantined_row(row) for row in page["rows"]]
         if page["next"] is None:
             return rows
         offset = page["next"]
+
+
+def parse_quarantined_row(body: Mapping[str, Any]) -> QuarantinedRow:
+    """Return a quarantined row."""
+    return QuarantinedRow(body["raw"], body["reason"], body["file"], body["run"], parse_time(body["at"]))  # type: ignore[arg-type]
 
 
 def discard_quarantined_rows(

@@ -13,21 +13,24 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
 
     from runnel.lake.iceberg.manifests import FileEntry
-    from runnel.lake.store import Store
+    from runnel.lake.warehouse_files import FileAccess
 
 
 @dataclass(frozen=True)
 class KeyLookup:
     """Looks up rows by the keys in a DuckDB table, whose columns have the names of the versions' columns."""
 
-    store: "Store"
+    store: "FileAccess"
     con: "duckdb.DuckDBPyConnection"
     table: str
     key: tuple[str, ...]
 
-    def build_select(self, metadata: "TableMetadata", manifest_entries: "Sequence[FileEntry]") -> str:
-        """Return a SELECT of the rows with one of the keys, in a version with these files."""
-        rows = rows_sql(self.store, metadata, self._find_matching_files(metadata, manifest_entries))
+    def build_select(
+        self, metadata: "TableMetadata", manifest_entries: "Sequence[FileEntry]", *, with_positions: bool = False
+    ) -> str:
+        """Return a SELECT of the rows with one of the keys, in a version with these files; see `rows_sql`."""
+        matching_files = self._find_matching_files(metadata, manifest_entries)
+        rows = rows_sql(self.store, metadata, matching_files, with_positions=with_positions)
         return f"SELECT rows.* FROM ({rows}) AS rows {self._join_sql}"
 
     def _find_matching_files(

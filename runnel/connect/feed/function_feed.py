@@ -7,13 +7,16 @@ import hashlib
 import inspect
 import json
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from runnel.connect.feed.protocol import FeedChanges, FeedState, FetchedFile, FetchedRows
+from runnel.connect.feed.protocol import FeedChanges, FeedState, FetchedFile, FetchedRows, SharedFile
+from runnel.connect.feed.shared_scratch import SharedScratch
 from runnel.declare.model.endpoints import Function
 from runnel.declare.model.flow import Source
 from runnel.errors import Mistake, RunnelError
+from runnel.lake.warehouse_files import WarehouseFiles
 from runnel.model.progress import Progress
 from runnel.names import quote_value
 
@@ -32,27 +35,52 @@ class FunctionFeed:
         self._function = origin.function
         names = list(inspect.signature(origin.function).parameters)
         self._takes_state = any(name != _SPARK for name in names)
-        self._spark = spark if _SPARK in names else None
+        self._takes_spark = _SPARK in names
+        self._spark = spark if self._takes_spark else None
 
     def find_changes(self, state: FeedState | None, *, max_rows: int | None = None) -> FeedChanges:  # noqa: ARG002 - part of the protocol
         """Return a summary that says that the function will be called."""
-        return FeedChanges(f"asks {self._function.__name__}() for what is new")
+        summary = f"asks {self._function.__name__}() for what is new"
+        return FeedChanges(summary, is_place_open=self._takes_spark)
 
     def fetch(
-        self, state: FeedState | None, _changes: FeedChanges, folder: Path, report_progress: Progress
+        self, state: FeedState | None, changes: FeedChanges, folder: Path, report_progress: Progress
     ) -> FetchedRows:
-        """Call the function and write its rows to a file."""
+        """Call the function and write its rows to files of this machine."""
+        scratch = SharedScratch(WarehouseFiles(str(folder)), str(folder))
+        fetched = self.fetch_frame(state, changes, folder, lambda: scratch, report_progress)
+        parts = tuple(FetchedFile(Path(part.location), part.name, part.format) for part in fetched.shared_parts)
+        return replace(fetched, parts=(*fetched.parts, *parts), shared_parts=())
+
+    def fetch_frame(
+        self,
+        state: FeedState | None,
+        _changes: FeedChanges,
+        folder: Path,
+        open_scratch: Callable[[], SharedScratch],
+        report_progress: Progress,
+    ) -> FetchedRows:
+        """Call the function and write its rows to a file; those of a frame are written by Spark, never collected."""
         report_progress("asking", 0, None)
         rows, returned_state = self._call_function(state)
         name = f"{self._function.__name__}()"
-        part, digest = _write_rows(rows, folder, name, self._source)
-        parts = (part,) if part is not None else ()
+        parts: tuple[FetchedFile, ...] = ()
+        shared_parts: tuple[SharedFile, ...] = ()
+        if hasattr(rows, "mapInArrow"):  # a frame of Spark
+            from runnel.connect.feed.frame_writer import write_frame
+
+            written = write_frame(rows, open_scratch(), name)
+            shared_parts, digest = written.parts, written.identity
+        else:
+            part, digest = _write_rows(rows, folder, name, self._source)
+            parts = (part,) if part is not None else ()
         state_after = returned_state if returned_state is not None else dict(state or {})
         if not self._takes_state:
-            return FetchedRows(parts, state_after, f"function:{digest}", "replace")
+            identity = f"function:{digest}"
+            return FetchedRows(parts, state_after, identity, "replace", shared_parts=shared_parts)
         identity = f"function:{digest}:{json.dumps(state, sort_keys=True)}"
         key = self._source.key
-        return FetchedRows(parts, state_after, identity, "upsert" if key else "append", key)
+        return FetchedRows(parts, state_after, identity, "upsert" if key else "append", key, shared_parts=shared_parts)
 
     def _call_function(self, state: FeedState | None) -> tuple[Any, FeedState | None]:
         arguments = {_SPARK: self._spark()} if self._spark is not None else {}
@@ -91,8 +119,6 @@ def _write_rows(rows: Any, folder: Path, name: str, source: Source) -> tuple[Fet
         return None, ""
     if isinstance(rows, pa.Table | pa.RecordBatch):
         table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
-    elif hasattr(rows, "toArrow"):  # a frame of Spark
-        table = rows.toArrow()
     elif type(rows).__module__.startswith("pandas"):
         table = pa.Table.from_pandas(rows, preserve_index=False)
     if table is not None:

@@ -1,16 +1,31 @@
-"""Ingest a feed: fetch its rows into files, read them like any files, and stage one version with the new state."""
+"""Ingest a feed: fetch its rows into files, read them like any files, and stage one version with the new state.
 
+Both are done in this process, or in work units on the executors of Spark.
+"""
+
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from runnel import temp_dirs
 from runnel.connect.feed import failpoints
-from runnel.connect.feed.protocol import ComparingFeed, Feed, FeedChanges, FeedState, FetchedRows
+from runnel.connect.feed.protocol import (
+    READ_BY_ONE_PROCESS,
+    ComparingFeed,
+    Feed,
+    FeedChanges,
+    FeedState,
+    FetchedRows,
+    FetchPlace,
+    FrameFeed,
+    UnitFeed,
+)
+from runnel.connect.feed.row_displacer import DisplacedFiles
+from runnel.connect.feed.shared_scratch import SharedScratch, open_scratch
 from runnel.connect.feed.state import compute_content, record_feed_state
 from runnel.connect.feed.target_comparison import TargetComparison
-from runnel.connect.feed.upsert import DisplacedFiles, displace_places, displace_rows
-from runnel.connect.files.file_patterns import make_local_file
+from runnel.connect.feed.upsert import KeyPaths, displace_places, displace_rows
+from runnel.connect.files.file_patterns import LocalFile, make_local_file
 from runnel.connect.ingest.batch_reader import IngestBatch, prepare_target, read_batch
 from runnel.connect.ingest.ingest import IngestResult, IngestTarget
 from runnel.connect.ingest.source_errors import describe_source_errors
@@ -19,9 +34,8 @@ from runnel.declare.model.endpoints import Files
 from runnel.lake.iceberg import table_metadata
 from runnel.lake.iceberg.manifests import read_entries
 from runnel.lake.iceberg.snapshots import VersionEdit, stage_version
-
-if TYPE_CHECKING:
-    from runnel.lake.store import Store
+from runnel.lake.work_runner import ProcessRunner, WorkRunner
+from runnel.model.work_place import EXECUTORS
 
 
 def ingest_feed(
@@ -31,47 +45,99 @@ def ingest_feed(
 
     Raises if rows are bad and the source's `on_bad` is "stop"; then nothing must be published.
     """
-    with temp_dirs.create_scoped("feed") as folder:
+    runner = _choose_runner(target, feed, changes)
+    with ExitStack() as stack:
         target_table = TargetComparison(target.store, target.base)
-        if isinstance(feed, ComparingFeed):
-            feed.compare(target_table)
-        fetched = feed.fetch(state, changes, Path(folder), target.report)
+        if runner.place.name == EXECUTORS and isinstance(feed, UnitFeed):
+            scratch = stack.enter_context(open_scratch(target.store.files, target.run, target.source.table))
+            fetched = feed.fetch_in_units(state, changes, FetchPlace(runner, scratch, target.report, target.base))
+        elif isinstance(feed, FrameFeed):
+            fetched, runner = _fetch_frame(target, feed, state, changes, stack)
+        else:
+            if isinstance(feed, ComparingFeed):
+                feed.compare(target_table)
+            folder = Path(stack.enter_context(temp_dirs.create_scoped("feed")))
+            fetched = feed.fetch(state, changes, folder, target.report)
         failpoints.reach(failpoints.FETCHED)
         with describe_source_errors(target.source):
-            batch = _read_fetched_files(target, fetched)
+            batch = _read_fetched_files(target, fetched, runner)
         failpoints.reach(failpoints.READ)
-        location = _stage_version(target.store, batch, fetched, target.base, target_table)
+        location = _stage_version(target, batch, fetched, target_table)
     failpoints.reach(failpoints.STAGED)
     return IngestResult(
         location=location,
         content=compute_content(content, "replace" if fetched.is_complete else fetched.mode, fetched.identity),
-        rows=sum(file.record_count for files in batch.data_files.values() for file in files),
-        files=len(fetched.parts),
+        rows=batch.written.rows,
+        files=len(fetched.parts) + len(fetched.shared_parts),
         processed_files=(record_feed_state(fetched.state, fetched.identity),),
         dropped=batch.dropped + len(fetched.bad_rows),
         quarantine=_stage_quarantine(target, batch, fetched),
         new_columns=batch.new_columns,
         warnings=fetched.warnings,
         oldest_at=fetched.oldest_at,
+        place=runner.place,
     )
 
 
-def _read_fetched_files(target: IngestTarget, fetched: FetchedRows) -> IngestBatch:
+def _fetch_frame(
+    target: IngestTarget, feed: FrameFeed, state: FeedState | None, changes: FeedChanges, stack: ExitStack
+) -> tuple[FetchedRows, WorkRunner]:
+    """Return the rows, and where they are read: only what Spark wrote may be read on executors."""
+
+    def open_shared_scratch() -> SharedScratch:
+        return stack.enter_context(open_scratch(target.store.files, target.run, target.source.table))
+
+    folder = Path(stack.enter_context(temp_dirs.create_scoped("feed")))
+    fetched = feed.fetch_frame(state, changes, folder, open_shared_scratch, target.report)
+    if not fetched.shared_parts:
+        return fetched, ProcessRunner(READ_BY_ONE_PROCESS)
+    runner = target.choose_runner(sum(part.bytes for part in fetched.shared_parts))
+    if runner.place.name == EXECUTORS:
+        return fetched, runner
+    scratch = SharedScratch(target.store.files, target.store.warehouse)
+    parts = stack.enter_context(scratch.open_files(fetched.shared_parts))
+    return replace(fetched, parts=parts, shared_parts=()), runner
+
+
+def _choose_runner(target: IngestTarget, feed: Feed, changes: FeedChanges) -> WorkRunner:
+    """Return where the feed is read; it decides itself whether units can do it."""
+    if changes.estimate_bytes is None or not isinstance(feed, UnitFeed):
+        return ProcessRunner(READ_BY_ONE_PROCESS)
+    return target.choose_runner(changes.estimate_bytes)
+
+
+def _read_fetched_files(target: IngestTarget, fetched: FetchedRows, runner: WorkRunner) -> IngestBatch:
     """Read all fetched files, by the source's `on_bad` policy."""
-    filled_parts = [part for part in fetched.parts if part.path.stat().st_size]
+    local_parts = [part for part in fetched.parts if part.path.stat().st_size]
+    shared_parts = [part for part in fetched.shared_parts if part.bytes]
     from_scratch, source = target.base is None, target.source
-    files = [make_local_file(part.name, part.path) for part in filled_parts]
-    file_format = filled_parts[0].format if filled_parts else "jsonl"
-    file_source = replace(source, origin=Files(str(source.table), file_format, source.origin.schema))
-    if not filled_parts:
+    formats = [*(part.format for part in local_parts), *(part.format for part in shared_parts)]
+    file_source = replace(
+        source, origin=Files(str(source.table), formats[0] if formats else "jsonl", source.origin.schema)
+    )
+    if shared_parts:
+        from runnel.connect.ingest.units.unit_batch import read_batch_in_units
+
+        shared_files = [LocalFile(part.name, part.location, part.bytes, 0.0) for part in shared_parts]
+        return read_batch_in_units(
+            replace(target, source=file_source),
+            shared_files,
+            runner,
+            {},
+            from_scratch=from_scratch,
+            combine_files=True,
+        )
+    if not local_parts:
         return IngestBatch(prepare_target(target.store, file_source, (), target.base, from_scratch=from_scratch))
+    files = [make_local_file(part.name, part.path) for part in local_parts]
     return read_batch(replace(target, source=file_source), files, from_scratch=from_scratch, combine_files=True)
 
 
 def _stage_version(
-    store: "Store", batch: IngestBatch, fetched: FetchedRows, base: str | None, target_table: TargetComparison
+    ingest_target: IngestTarget, batch: IngestBatch, fetched: FetchedRows, target_table: TargetComparison
 ) -> str:
-    added = [file for files in batch.data_files.values() for file in files]
+    store, base = ingest_target.store, ingest_target.base
+    added = list(batch.written.files)
     target = batch.target
     if base is None or target.location != base:
         return stage_version(store, target.location, VersionEdit(added=added)) if added else target.location
@@ -93,8 +159,8 @@ def _stage_version(
                 target.metadata,
                 added,
                 fetched.key,
-                removed_keys=fetched.removed_keys,
-                present_keys=fetched.present_keys,
+                key_paths=KeyPaths(fetched.removed_keys, fetched.present_keys),
+                choose_runner=ingest_target.choose_runner,
             )
     if not (added or displaced_files.removed or displaced_files.added or target.updates):
         return base

@@ -4,17 +4,20 @@ A feed has a state, its position: a small JSON object stored with its table's ve
 new since a state; it must be cheap and needs no Spark. `fetch` writes the new rows into files, which are read as usual.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from runnel.model.progress import Progress
 
 if TYPE_CHECKING:
+    from runnel.connect.feed.shared_scratch import SharedScratch
     from runnel.connect.load.quarantine import QuarantinedRow
+    from runnel.lake.work_runner import WorkRunner
 
 FeedState = Mapping[str, Any]
+READ_BY_ONE_PROCESS = "a source of this kind is read by one process"
 
 
 @dataclass(frozen=True)
@@ -24,7 +27,10 @@ class FeedChanges:
     `summary` is for users, such as "1,204 new messages in 3 partitions", or why there is nothing. `until` is private to
     the feed: the end of what it will fetch, so that a run reads exactly what the plan announced. `identity` identifies
     the rows if that is possible without reading them: the same text means the same rows. `replaces` tells that the rows
-    replace all existing ones.
+    replace all existing ones. `rows` are announced; `waiting_rows` are all that the table lacks, if that is more.
+    `is_place_open` says that only the fetched rows tell where they can be read.
+    `estimate_bytes` returns about how many bytes the rows have, if the feed is a `UnitFeed` that can fetch them in
+    units; it may ask the system.
     """
 
     summary: str
@@ -34,6 +40,9 @@ class FeedChanges:
     bytes: int | None = None
     identity: str | None = None
     replaces: bool = False
+    waiting_rows: int | None = None
+    is_place_open: bool = False
+    estimate_bytes: Callable[[], int] | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -46,8 +55,20 @@ class FetchedFile:
 
 
 @dataclass(frozen=True)
+class SharedFile:
+    """A fetched file that all machines see: its `location` is a path, or the address of an object."""
+
+    location: str
+    name: str
+    format: Literal["csv", "jsonl", "parquet"]
+    bytes: int
+
+
+@dataclass(frozen=True)
 class FetchedRows:
     """The fetched rows, and the state afterwards. The rows of all parts have the same columns.
+
+    If units fetched them, they are in `shared_parts` instead of `parts`.
 
     - `append`: the rows are added to the existing ones.
     - `replace`: the rows replace all existing ones.
@@ -71,6 +92,7 @@ class FetchedRows:
     bad_rows: "tuple[QuarantinedRow, ...]" = ()
     warnings: tuple[str, ...] = ()
     oldest_at: float | None = None
+    shared_parts: tuple[SharedFile, ...] = ()
 
 
 class Feed(Protocol):
@@ -86,6 +108,42 @@ class Feed(Protocol):
         self, state: FeedState | None, changes: FeedChanges, folder: Path, report_progress: Progress
     ) -> FetchedRows:
         """Write the new rows into files below `folder`, which is empty and will be removed."""
+
+
+@dataclass(frozen=True)
+class FetchPlace:
+    """Where units fetch rows: their runner, the folder for what they write, and the callback for progress.
+
+    `base` is the location of the current version of the table, None if there is none.
+    """
+
+    runner: "WorkRunner"
+    scratch: "SharedScratch"
+    report_progress: Progress
+    base: str | None = None
+
+
+@runtime_checkable
+class UnitFeed(Protocol):
+    """A feed that can fetch in work units, on the executors of Spark."""
+
+    def fetch_in_units(self, state: FeedState | None, changes: FeedChanges, place: FetchPlace) -> FetchedRows:
+        """Fetch as `fetch` does, into files that all machines see; only called if `changes` has `estimate_bytes`."""
+
+
+@runtime_checkable
+class FrameFeed(Protocol):
+    """A feed whose rows may be a frame of Spark."""
+
+    def fetch_frame(
+        self,
+        state: FeedState | None,
+        changes: FeedChanges,
+        folder: Path,
+        open_scratch: "Callable[[], SharedScratch]",
+        report_progress: Progress,
+    ) -> FetchedRows:
+        """Fetch as `fetch` does; Spark writes the rows of a frame into files of a scratch folder."""
 
 
 class TargetTable(Protocol):

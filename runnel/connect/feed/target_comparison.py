@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyiceberg.table.metadata import TableMetadata
 
-    from runnel.lake.store import Store
+    from runnel.lake.warehouse_files import FileAccess
 
 _MAX_CACHED_PLACES = 1_000_000  # places
 
@@ -31,7 +31,7 @@ class TargetComparison:
     is certain to yield the same keys: as many rows, of the same types.
     """
 
-    def __init__(self, store: "Store", base: str | None) -> None:
+    def __init__(self, store: "FileAccess", base: str | None) -> None:
         self._store = store
         self._base = base
         self._compared_rows = 0

@@ -3,16 +3,23 @@
 The dialect is not guessed: commas (tabs for `.tsv`), double quotes, a header and UTF-8, unless options say otherwise.
 """
 
-import csv
-from collections.abc import Collection, Iterator, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby, islice
+from typing import TYPE_CHECKING
 
-from runnel.connect.files.compression import detect_compression
-from runnel.connect.files.csv_records import choose_delimiter, read_records
-from runnel.connect.files.dialect_detection import suggest_encoding
+from runnel.connect.files.csv_text import csv_rejects
+from runnel.connect.files.csv_text.combined_csv import can_combine, combine_files, make_token
+from runnel.connect.files.csv_text.csv_header import inspect_header
+from runnel.connect.files.csv_text.csv_records import (
+    choose_delimiter,
+    copy_records,
+    find_line_ending,
+    find_value_with_line_end,
+    read_records,
+)
 from runnel.connect.files.file_patterns import LocalFile
-from runnel.connect.files.format_reader import BadRow, CsvOptions, FileColumn, RejectedRows, check_column_names
+from runnel.connect.files.format_reader import BadRow, CsvOptions, FileColumn, RejectedRows
 from runnel.connect.files.scratch_files import ScratchFiles
 from runnel.connect.files.text_values import TEXT_GUESSES
 from runnel.errors import Mistake
@@ -22,11 +29,21 @@ if TYPE_CHECKING:
     import duckdb
 
 MOST_SHOWN = 20
+_STORED_ROWS = "runnel_stored_rows"
 MOST_DELIMITER = 4
-_REASONS = {
-    "UNQUOTED VALUE": "a quote is not closed, or text follows a closing quote",
-    "LINE SIZE OVER MAXIMUM": "the line is longer than 2 MB",
-}
+_LINE_END_ERROR = "a value contains a line end"
+_MULTILINE_FIX = (
+    "take multiline=False out of rn.files, or --no-multiline off the command: the file is then read as a whole"
+)
+
+
+@dataclass(frozen=True)
+class _Dialect:
+    """What files must have in common to be read at once: lines to skip, the delimiter, and the header."""
+
+    skip: int
+    delimiter: str
+    header: tuple[str, ...]
 
 
 class CsvReader:
@@ -35,57 +52,116 @@ class CsvReader:
     must_check = True
 
     def __init__(
-        self, con: "duckdb.DuckDBPyConnection", files: Sequence[LocalFile], scratch: ScratchFiles, options: CsvOptions
+        self,
+        con: "duckdb.DuckDBPyConnection",
+        files: Sequence[LocalFile],
+        scratch: ScratchFiles,
+        options: CsvOptions,
+        expected: Sequence[str] = (),
     ) -> None:
+        """Open files; `expected` columns exist, all null, even if no file has them."""
         self.con = con
         self.options = options
         self.scratch = scratch
-        self.headers = {file: read_header(file, options) for file in files}
+        headers = {file: scratch.headers.get(file) or inspect_header(file, options) for file in files}
+        self.headers = {file: header.names for file, header in headers.items()}
         self._paths = {file: scratch.make_readable(file, options.encoding) for file in files}
-        self._skipped_lines: dict[str, int] = {}  # lines left out at the start of a copy, by its path
-        for file in files if options.comment else ():
-            path, skipped = _copy_without_comments(file, options, scratch, len(self.headers[file]))
-            self._paths[file], self._skipped_lines[path] = path, skipped
-        names: dict[str, str] = {}  # by lower case, in order of appearance
-        for header in self.headers.values():
-            for name in header:
-                names.setdefault(name.lower(), name)
-        self.columns = tuple(
-            FileColumn(name, f"v{position}", guesses=TEXT_GUESSES, text_format=options.text_format)
-            for position, name in enumerate(names.values())
-        )
+        self._line_shifts: dict[str, csv_rejects.LineShifts] = {}  # of copies, by path
+        for file in files:
+            if file.split is not None:
+                header_lines, lines_before = file.split.header_lines, file.split.lines_before
+                split_shifts = csv_rejects.LineShifts((header_lines + 1,), (lines_before - header_lines,))
+                self._line_shifts[self._paths[file]] = split_shifts
+            if headers[file].needs_copy:
+                path, shifts = copy_records(file, options, scratch)
+                self._paths[file], self._line_shifts[path] = path, shifts
+        self._stored_rejects: RejectedRows | None = None  # if the rows are stored
+        self.columns = merge_columns(self.headers.values(), options, expected)
+
+    def store_rows(self) -> None:
+        """Read all rows into a temporary table, which later queries read instead of the files.
+
+        For many small files: opening each of them takes longer than reading it, and twice as long if DuckDB has to note
+        rejected rows. So they are combined first; if a row can't be parsed, they are read again one by one.
+        """
+        import duckdb
+
+        try:
+            self._create_table(self._build_combined_scan())
+        except duckdb.Error:  # a row can't be parsed
+            self._create_table(self._build_scan())
+        self._stored_rejects = self.pop_rejected(None)
+
+    def _create_table(self, select: str) -> None:
+        self.con.execute(f"CREATE OR REPLACE TEMP TABLE {_STORED_ROWS} AS {select}")
+
+    def _build_combined_scan(self) -> str:
+        """Return a SELECT of all rows that raises if one can't be parsed, with tokens for most files."""
+        selects = []
+        for dialect, files in self._group_files(None).items():
+            first_number, other_files = len(self.scratch.files_by_path), files
+            tokens = {make_token(first_number + number): file for number, file in enumerate(files)}
+            if can_combine(self.options, dialect.delimiter):
+                path = self.scratch.new_path("combined.csv")
+                readable_files = {token: (file, self._paths[file]) for token, file in tokens.items()}
+                other_files = combine_files(readable_files, self.options, dialect.delimiter, path)
+                self.scratch.files_by_path |= tokens
+                selects.append(self._select_group(dialect, [str(path)], is_combined=True))
+            if other_files:
+                paths = [self._paths[file] for file in other_files]
+                selects.append(self._select_group(dialect, paths, stores_rejects=False))
+        return "\nUNION ALL\n".join(selects)
 
     def build_select(self, file: LocalFile | None = None) -> str:
         """Return a SELECT of all rows, or of one file's in order."""
-        groups: dict[tuple[str, ...], list[LocalFile]] = {}
+        if file is None and self._stored_rejects is not None:
+            return f"SELECT * FROM {_STORED_ROWS}"
+        return self._build_scan(file)
+
+    def _build_scan(self, file: LocalFile | None = None) -> str:
+        return "\nUNION ALL\n".join(
+            self._select_group(dialect, [self._paths[csv_file] for csv_file in files])
+            for dialect, files in self._group_files(file).items()
+        )
+
+    def _group_files(self, file: LocalFile | None) -> dict[_Dialect, list[LocalFile]]:
+        """Return all files, or one, by how they are read."""
+        groups: dict[_Dialect, list[LocalFile]] = {}
         for csv_file, header in self.headers.items():
             if file is None or csv_file == file:
-                groups.setdefault(
-                    (choose_delimiter(csv_file, self.options), *(name.lower() for name in header)), []
-                ).append(csv_file)
-        return "\nUNION ALL\n".join(self._select_group(key[0], key[1:], group) for key, group in groups.items())
+                skip = 0 if self._paths[csv_file] in self._line_shifts else self.options.skip
+                delimiter = choose_delimiter(csv_file, self.options)
+                dialect = _Dialect(skip, delimiter, tuple(name.lower() for name in header))
+                groups.setdefault(dialect, []).append(csv_file)
+        return groups
 
-    def _select_group(self, delimiter: str, header: tuple[str, ...], files: Sequence[LocalFile]) -> str:
-        positions = {name: position for position, name in enumerate(header)}
+    def _select_group(
+        self, dialect: _Dialect, paths: Sequence[str], *, stores_rejects: bool = True, is_combined: bool = False
+    ) -> str:
+        positions = {name: position for position, name in enumerate(dialect.header)}
         columns = []
         for column in self.columns:
             position = positions.get(column.name.lower())
             value = self._value_sql(position) if position is not None else "CAST(NULL AS VARCHAR)"
             columns.append(f"{value} AS {column.sql_name}")
-        paths = ", ".join(quote_exact_path(self._paths[file]) for file in files)
-        column_types = ", ".join(f"'c{position}': 'VARCHAR'" for position in range(len(header)))
+        path_list = ", ".join(quote_exact_path(path) for path in paths)
+        column_types = ", ".join(f"'c{position}': 'VARCHAR'" for position in range(len(dialect.header)))
+        column_types = f"'token': 'VARCHAR', {column_types}" if is_combined else column_types
+        has_header = self.options.header and not is_combined
+        rejects_options = ", store_rejects = true, rejects_limit = 0" if stores_rejects and not is_combined else ""
         quote, escape = quote_literal(self.options.quote), quote_literal(self.options.escape or self.options.quote)
         nulls = ", ".join(quote_literal(text) for text in self.options.nulls)
         # Every column is read, needed or not, so that each query rejects the same rows.
-        reads_every_column = " AND ".join(f"coalesce(length(c{position}), 0) >= 0" for position in range(len(header)))
+        checks = " AND ".join(f"coalesce(length(c{position}), 0) >= 0" for position in range(len(dialect.header)))
+        if not self.options.multiline:
+            checks = _check_values_sql(len(dialect.header))
         return (
-            f"SELECT {', '.join(columns)}, filename AS file, CAST(NULL AS VARCHAR) AS broken FROM read_csv([{paths}], "
-            f"auto_detect = false, header = {str(self.options.header).lower()}, delim = {quote_literal(delimiter)}, "
+            f"SELECT {', '.join(columns)}, {'token' if is_combined else 'filename'} AS file, "
+            f"CAST(NULL AS VARCHAR) AS broken FROM read_csv([{path_list}], "
+            f"auto_detect = false, header = {str(has_header).lower()}, delim = {quote_literal(dialect.delimiter)}, "
             f"quote = {quote}, escape = {escape}, nullstr = [{nulls}], allow_quoted_nulls = false, "
-            f"skip = {0 if self._skipped_lines else self.options.skip}, "
-            f"null_padding = {str(self.options.pad_missing).lower()}, "
-            f"columns = {{{column_types}}}, filename = true, store_rejects = "
-            f"true, rejects_limit = 0) WHERE {reads_every_column}"
+            f"skip = {dialect.skip}, null_padding = {str(self.options.pad_missing).lower()}, "
+            f"columns = {{{column_types}}}, filename = true{rejects_options}) WHERE {checks}"
         )
 
     def _value_sql(self, position: int) -> str:
@@ -96,64 +172,107 @@ class CsvReader:
         return f"CASE WHEN trim(c{position}) NOT IN ({nulls}) THEN trim(c{position}) END"
 
     def pop_rejected(self, most: int | None = MOST_SHOWN) -> RejectedRows:
-        """Return and forget the rows that DuckDB could not parse in the last query; `most` None returns all."""
-        if not self.con.execute("SELECT 1 FROM duckdb_tables() WHERE table_name = 'reject_errors'").fetchone():
-            return RejectedRows()
-        rejects_sql = "FROM reject_errors JOIN reject_scans USING (scan_id, file_id)"
-        [(count,)] = self.con.execute(
-            f"SELECT count(*) FROM (SELECT DISTINCT file_path, line {rejects_sql})"
-        ).fetchall()
-        examples_sql = (
-            f"SELECT file_path, line, min(line_byte_position), arg_max(error_type, byte_position), "
-            f"arg_min(error_message, column_idx), arg_max(error_message, column_idx), min(csv_line) {rejects_sql} "
-            f"GROUP BY file_path, line ORDER BY file_path, line LIMIT {'ALL' if most is None else most}"
-        )
-        examples = self.con.execute(examples_sql).fetchall() if count else []
-        self.con.execute("DROP TABLE reject_errors; DROP TABLE reject_scans")
-        return RejectedRows(count, tuple(self._make_bad_row(example) for example in examples))
+        """Return and forget the rows that DuckDB could not parse in the last query; `most` None returns all.
 
-    def _make_bad_row(self, example: tuple[Any, ...]) -> BadRow:
-        path, line, position, kind, first_message, last_message, raw = example
-        file = self.scratch.files_by_path[path]
-        message = (
-            first_message if kind == "MISSING COLUMNS" else last_message
-        )  # DuckDB reports every missing or extra column by itself
-        if kind in ("MISSING COLUMNS", "TOO MANY COLUMNS"):
-            reason = message.replace("Expected Number of Columns: ", "expected ").replace(
-                " Found: ", " columns, found "
-            )
-        elif kind == "INVALID ENCODING":
-            reason = _describe_bad_byte(path, position)
-        else:
-            reason = _REASONS.get(kind, message.splitlines()[0] if message else kind.lower())
-        return BadRow(
-            file.name, f"line {line + self._skipped_lines.get(path, 0)}", None, None, reason, raw.strip("\r\n")
-        )
+        If all rows are stored, every query over all of them has the same ones.
+        """
+        if self._stored_rejects is not None:
+            if csv_rejects.has_rejects(self.con):  # of a query over one file
+                csv_rejects.forget_rejects(self.con)
+            return RejectedRows(self._stored_rejects.count, self._stored_rejects.examples[:most])
+        if not csv_rejects.has_rejects(self.con):
+            return RejectedRows()
+        count = csv_rejects.count_rejects(self.con)
+        if count and not self.options.multiline:
+            self._check_rejected_rows()
+        splits = {path: file.split for path, file in self.scratch.files_by_path.items() if file.split is not None}
+        bytes_before = {path: split.bytes_before for path, split in splits.items()}
+        records = csv_rejects.read_rejects(self.con, most, bytes_before) if count else []
+        csv_rejects.forget_rejects(self.con)
+        rows = []
+        for path, group in groupby(records, key=lambda record: record.path):
+            rejected_records = list(group)
+            lines = self._find_lines(path, [record.position for record in rejected_records])
+            name = self.scratch.files_by_path[path].name
+            rows += [
+                BadRow(name, f"line {lines[record.position]}", None, None, record.reason, record.text)
+                for record in rejected_records
+            ]
+        return RejectedRows(count, tuple(rows))
+
+    def _check_rejected_rows(self) -> None:
+        """Raise if a rejected row has several lines, or if a split ends within one: then values contain line ends."""
+        ends = [str(path) for file, path in self._paths.items() if file.split is not None]
+        if csv_rejects.has_open_rows(self.con, ends):
+            import duckdb
+
+            csv_rejects.forget_rejects(self.con)
+            raise duckdb.InvalidInputException(_LINE_END_ERROR)
+
+    def _find_lines(self, path: str, positions: Collection[int]) -> dict[int, int]:
+        """Return the lines of a file on which bytes of the file that is read in its place are."""
+        shifts = self._line_shifts.get(path, csv_rejects.LineShifts())
+        return {
+            position: shifts.find_original(line) for position, line in csv_rejects.find_lines(path, positions).items()
+        }
+
+    def check_rows(self, row_count: int) -> None:
+        """Raise if a query without rejected rows returned no rows, although a file has some."""
+        for file in self.headers if not row_count else ():
+            records = islice(read_records(file, self.options), 1 if self.options.header else 0, None)
+            if any(record.values for record in records):
+                what = f"no row of {file.name} could be read, although it has rows"
+                fix = "see whether quotes, delimiter and line endings are those of CSV"
+                raise explain_failure(file, self.options) or Mistake("LOAD_CSV", what, at=file.name, fix=fix)
 
     def locate_rows(self, file: LocalFile, rows: Sequence[int]) -> dict[int, str]:
-        """Return the lines on which the n-th rows of a file start."""
+        """Return the lines on which the n-th rows of a file start.
+
+        The last query read this file alone, and what it rejected was not popped yet.
+        """
         row_numbers, positions = set(rows), {}
-        width = len(self.headers[file])
-        for row, line in enumerate(self._iterate_row_lines(file, width), start=1):
+        for row, line in enumerate(self._iterate_row_lines(file), start=1):
             if row in row_numbers:
                 positions[row] = f"line {line}"
                 if len(positions) == len(row_numbers):
                     break
         return positions
 
-    def _iterate_row_lines(self, file: LocalFile, width: int) -> Iterator[int]:
-        """Yield the line of each row that DuckDB accepts: with the right number of columns and valid encoding."""
-        skip = self.options.header
-        for record in read_records(file, self.options):
-            if skip:
-                skip = False
-            elif self._is_row(record.values, width) and not any(map(_has_undecoded_bytes, record.values)):
+    def _iterate_row_lines(self, file: LocalFile) -> Iterator[int]:
+        """Yield the line of each row that DuckDB accepted."""
+        has_rejects = csv_rejects.has_rejects(self.con)
+        rejected_positions = csv_rejects.read_reject_positions(self.con) if has_rejects else []
+        rejected_lines = set(self._find_lines(self._paths[file], rejected_positions).values())
+        has_one_column = len(self.headers[file]) == 1
+        for record in islice(read_records(file, self.options), 1 if self.options.header else 0, None):
+            if record.line not in rejected_lines and (record.values or has_one_column):
                 yield record.line
 
-    def _is_row(self, values: Sequence[str], width: int) -> bool:
-        if not values:
-            return width == 1
-        return len(values) == width or (self.options.pad_missing and len(values) < width)
+
+def _check_values_sql(column_count: int) -> str:
+    """Return SQL that holds for all rows, and fails if a value contains a line end."""
+    checks = (f"contains(c{position}, chr({end}))" for position in range(column_count) for end in (10, 13))
+    return f"CASE WHEN {' OR '.join(checks)} THEN error({quote_literal(_LINE_END_ERROR)}) ELSE true END"
+
+
+def merge_columns(
+    headers: Iterable[Sequence[str]], options: CsvOptions, expected: Sequence[str] = ()
+) -> tuple[FileColumn, ...]:
+    """Return the columns of files with these headers, in order of appearance; case does not count.
+
+    `expected` columns are there even if no header has them.
+    """
+    names: dict[str, str] = {}
+    for header in headers:
+        for name in header:
+            names.setdefault(name.lower(), name)
+    missing = {name.lower(): name for name in expected if name.lower() not in names}
+    return tuple(
+        FileColumn(
+            name, f"v{position}", guesses=() if key in missing else TEXT_GUESSES, text_format=options.text_format
+        )
+        for position, (key, name) in enumerate({**names, **missing}.items())
+    )
 
 
 def check_options(options: CsvOptions) -> None:
@@ -172,33 +291,19 @@ def check_options(options: CsvOptions) -> None:
         raise Mistake("LOAD_CSV_OPTION", "the delimiter and the quote are the same", fix="choose another quote")
 
 
-def _copy_without_comments(file: LocalFile, options: CsvOptions, scratch: ScratchFiles, width: int) -> tuple[str, int]:
-    """Return the path of a copy that starts with the header, and how many lines before the header were left out.
-
-    DuckDB also finds comments inside values, so they are removed here. An empty line in their place preserves the line
-    numbers; it is not a row, unless there is just one column.
-    """
-    path = scratch.new_path("file" + file.extension)
-    skipped = last_line = 0
-    with path.open("w", newline="", encoding="utf-8", errors="surrogateescape") as out:
-        for record in read_records(file, options):
-            if not last_line:
-                skipped = record.line - 1
-            elif width > 1:
-                ending = "\r\n" if record.text.endswith("\r\n") else "\n"
-                out.write(ending * (record.line - last_line - 1))
-            out.write(record.text)
-            last_line = record.last_line
-    scratch.files_by_path[str(path)] = file
-    return str(path), skipped
-
-
 def explain_failure(file: LocalFile, options: CsvOptions) -> Mistake | None:
-    """Return the error for a file that DuckDB could not read because its line endings are mixed, else None."""
+    """Return the error for a file that DuckDB could not read because its line endings are mixed, else None.
+
+    Also for a file in which values contain line ends, although the options say that none does.
+    """
+    line = find_value_with_line_end(file, options) if not options.multiline else None
+    if line is not None:
+        what = f"{file.name}, line {line}: a value contains a line end, though multiline=False says that none does"
+        return Mistake("LOAD_CSV_MULTILINE", what, at=f"{file.name}:{line}", fix=_MULTILINE_FIX)
     previous_ending: str | None = None
     for record in read_records(file, options):
-        line_ending = "\r\n" if record.text.endswith("\r\n") else record.text[-1:]
-        if line_ending in ("\r\n", "\n", "\r"):
+        line_ending = find_line_ending(record.text)
+        if line_ending:
             if previous_ending not in (None, line_ending):
                 line = record.last_line
                 what = (
@@ -213,43 +318,3 @@ def read_raw_rows(file: LocalFile, options: CsvOptions, lines: Collection[int]) 
     """Return the text of the rows that start on these lines, without the final line ending."""
     texts = {record.line: record.text.rstrip("\r\n") for record in read_records(file, options) if record.line in lines}
     return {line: text.encode(errors="surrogateescape").decode(errors="replace") for line, text in texts.items()}
-
-
-def read_header(file: LocalFile, options: CsvOptions) -> tuple[str, ...]:
-    """Return the names of a file's columns; raise if they can't be columns of a table."""
-    try:
-        first_values = next((record.values for record in read_records(file, options)), None)
-    except csv.Error as error:
-        fix = "is it CSV? name the format with --format, or the delimiter and quote"
-        raise Mistake("LOAD_CSV", f"{file.name}, line 1: {error}", at=f"{file.name}:1", fix=fix) from error
-    if not first_values:
-        what = f"{file.name} is empty: its first line has nothing in it"
-        raise Mistake("LOAD_FILE_EMPTY", what, at=file.name, fix="leave it out, or see why its writer wrote nothing")
-    if options.header:
-        if any(map(_has_undecoded_bytes, first_values)):
-            what = f"{file.name}, line 1: the names of its columns are not {options.encoding.upper()}"
-            raise Mistake("LOAD_ENCODING", what, at=f"{file.name}:1", fix=suggest_encoding(file))
-        return check_column_names([name.strip() for name in first_values] if options.trim else first_values, file.name)
-    if options.names and len(options.names) != len(first_values):
-        what = f"{file.name} has {len(first_values)} columns and no header, but {len(options.names)} columns are known"
-        raise Mistake(
-            "LOAD_CSV", what, at=f"{file.name}:1", fix="give --schema with a column for each of them, in order"
-        )
-    return options.names or tuple(f"c{position}" for position in range(1, len(first_values) + 1))
-
-
-def _has_undecoded_bytes(value: str) -> bool:
-    return any("\udc80" <= letter <= "\udcff" for letter in value)
-
-
-def _describe_bad_byte(path: str, position: int) -> str:
-    """Describe which byte is not UTF-8; `position` is where its line starts, counted from 1."""
-    if detect_compression(path) is None:
-        with Path(path).open("rb") as stream:
-            stream.seek(position - 1)
-            line = stream.read(4 << 20)
-        try:
-            line.decode()
-        except UnicodeDecodeError as error:
-            return f"byte 0x{line[error.start]:02x} at position {position - 1 + error.start} is not UTF-8"
-    return "it has bytes that are not UTF-8"

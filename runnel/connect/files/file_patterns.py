@@ -22,14 +22,48 @@ _MAX_LISTED = 1000  # files of a folder that an error looks at
 JSON, AVRO, ORC, XML, TEXT, BINARY = "json", "avro", "orc", "xml", "text", "binary"
 
 
+KeyOrder = tuple[tuple[str, "KeyOrder"], ...]
+"""The keys of JSON objects in order, each with the order of the keys inside its values."""
+
+
+@dataclass(frozen=True)
+class FileSplit:
+    """Where a split of a large file is in the whole file, so that positions of rows are those of the whole file.
+
+    Of CSV and JSON lines, a split is a copy of some lines; one of CSV begins with `header_lines` lines of the header,
+    whose columns are `header`; one of JSON lines has the `key_order` of the whole file. Of Parquet, the file itself is
+    read, from `first_row` up to `end_row`, counted from 0.
+    """
+
+    lines_before: int = 0  # lines of the whole file before those of the split
+    bytes_before: int = 0  # what to add to the position of a byte of the copy
+    header_lines: int = 0
+    header: tuple[str, ...] = ()
+    first_row: int = 0
+    end_row: int = 0
+    key_order: KeyOrder = ()
+
+    def find_line(self, line: int) -> int:
+        """Return the line of the whole file for a line of the copy, both counted from 1.
+
+        >>> FileSplit(lines_before=100, header_lines=1).find_line(2)
+        101
+        """
+        return line if line <= self.header_lines else line - self.header_lines + self.lines_before
+
+
 @dataclass(frozen=True)
 class LocalFile:
-    """A file to load: the user's name for it, its absolute path, and its size and time when it was found."""
+    """A file to load: the user's name for it, its absolute path, and its size and time when it was found.
+
+    If only a split of a large file is read, `split` says which.
+    """
 
     name: str
     path: str
     bytes: int
     modified_at: float
+    split: FileSplit | None = None
 
     @property
     def compression(self) -> str | None:
@@ -41,6 +75,10 @@ class LocalFile:
         """Return its extension, such as `.csv`, without `.gz` and the like."""
         path = Path(self.path.lower())
         return Path(path.stem).suffix if self.compression else path.suffix
+
+    def find_line(self, line: int) -> int:
+        """Return the line of the whole file for a line of what is read."""
+        return self.split.find_line(line) if self.split is not None else line
 
 
 def find_files(patterns: Sequence[str]) -> tuple[LocalFile, ...]:

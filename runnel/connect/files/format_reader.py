@@ -32,6 +32,7 @@ class FileColumn:
     json_sql_name: str | None = None
     shapes: tuple[IcebergType, ...] = ()
     text_format: TextFormat = field(default_factory=TextFormat)
+    doc: str | None = None  # the comment of a new column
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,7 @@ class CsvOptions:
     skip: int = 0  # lines before the header
     pad_missing: bool = False  # whether columns that a row lacks at its end are null
     trim: bool = False
+    multiline: bool = True  # whether a quoted value may contain line ends
     text_format: TextFormat = field(default_factory=TextFormat)
 
     @property
@@ -93,6 +95,19 @@ class DocumentOptions:
     text_format: TextFormat = field(default_factory=TextFormat)
 
 
+@dataclass(frozen=True)
+class ReaderOptions:
+    """How files are opened. `expected` columns exist, all null, even if no object of JSON lines has them.
+
+    If `columns` are settled already, they are not looked for again. `will_merge` says that the columns of these files
+    are merged with those of others.
+    """
+
+    expected: tuple[str, ...] = ()
+    columns: tuple[FileColumn, ...] | None = None
+    will_merge: bool = False
+
+
 class FormatReader(Protocol):
     """Reads opened files of one format."""
 
@@ -109,7 +124,10 @@ class FormatReader(Protocol):
         """Return and forget the rows rejected in the last query over all rows, up to `most` examples; None is all."""
 
     def locate_rows(self, file: LocalFile, rows: Sequence[int]) -> dict[int, str]:
-        """Return the positions in a file of its n-th rows, counted from 1."""
+        """Return the positions in a file of its n-th rows, counted from 1.
+
+        Called after a query over that file alone, before what it rejected is popped.
+        """
 
 
 def check_column_names(names: Iterable[str], file: str) -> tuple[str, ...]:

@@ -10,8 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 from pyiceberg.types import BooleanType, DoubleType, IcebergType, LongType, StringType, UnknownType
 
-from runnel.connect.files.file_patterns import LocalFile
-from runnel.connect.files.format_reader import FileColumn, RejectedRows, check_column_names
+from runnel.connect.files.file_patterns import KeyOrder, LocalFile
+from runnel.connect.files.format_reader import FileColumn, ReaderOptions, RejectedRows, check_column_names
+from runnel.connect.files.json_structure import (
+    HEAD_BYTES,
+    JsonFacts,
+    make_json_pointer,
+    merge_key_orders,
+    read_facts,
+    read_key_order,
+    sort_keys,
+)
 from runnel.connect.files.scratch_files import ScratchFiles, open_file
 from runnel.connect.files.text_values import DEFAULT_TEXT_FORMAT, NUMBER_GUESSES, STRING_GUESSES, TextFormat
 from runnel.connect.iceberg_types import make_list_type, make_struct_type
@@ -43,39 +52,29 @@ class JsonReader:
         con: "duckdb.DuckDBPyConnection",
         files: Sequence[LocalFile],
         scratch: ScratchFiles,
-        expected: Sequence[str] = (),
+        options: ReaderOptions,
         *,
         text_format: TextFormat = DEFAULT_TEXT_FORMAT,
         line_label: str = "line",
     ) -> None:
-        """Open files; `expected` columns exist, all null, even if no object has them.
-
-        `line_label` is what users call a line of these files: "line", or "record" for a converted file.
-        """
+        """Open files. `line_label` is what users call a line of them: "line", or "record" for a converted file."""
         self._line_label = line_label
         for file in files:
             check_json_lines(file)
         self._paths = {file: scratch.make_readable(file) for file in files}
-        objects = f"({self._lines_sql(None)}) WHERE json_type(json) = 'OBJECT'"
-        structure_row = con.execute(f"SELECT json_group_structure(json) FROM {objects}").fetchone()
-        keys: dict[str, Any] = json.loads(structure_row[0]) if structure_row and structure_row[0] else {}
-        keys = keys if isinstance(keys, dict) else {}
-        present = {name.lower() for name in keys}
-        keys |= {name: "NULL" for name in expected if name.lower() not in present}
-        check_column_names(keys, label_files(files))
-        shapes = _find_nested_types(con, objects, [name for name, kind in keys.items() if kind == _MIXED])
-        self.columns = tuple(
-            replace(
-                _make_column(name, kind, position, text_format),
-                json_sql_name=f"j{position}",
-                shapes=shapes.get(name, ()),
-            )
-            for position, (name, kind) in enumerate(keys.items())
-        )
+        self.facts = JsonFacts({}, {}, {})
+        self.columns = options.columns or ()
+        if options.columns is None:
+            objects_sql = f"({self._lines_sql(None)}) WHERE json_type(json) = 'OBJECT'"
+            key_order: KeyOrder = ()
+            for file in files:
+                key_order = merge_key_orders(key_order, _find_key_order(file))
+            self.facts = read_facts(con, objects_sql, key_order, will_merge=options.will_merge)
+            self.columns = list_columns(self.facts, options.expected, text_format, label_files(files))
 
     def build_select(self, file: LocalFile | None = None) -> str:
         """Return a SELECT of all rows, or of one file's in order."""
-        pointers = ", ".join(quote_literal(_make_json_pointer(column.name)) for column in self.columns)
+        pointers = ", ".join(quote_literal(make_json_pointer(column.name)) for column in self.columns)
         columns = []
         for position, column in enumerate(self.columns, start=1):
             value = f"nullif(nested[{position}], 'null')" if column.is_json else f"plain[{position}]"
@@ -119,10 +118,42 @@ class JsonReader:
         return positions
 
 
+def list_columns(
+    facts: JsonFacts, expected: Sequence[str], text_format: TextFormat, files_label: str
+) -> tuple[FileColumn, ...]:
+    """Return the columns of lines with these facts; `expected` columns exist even if no object has them."""
+    facts = sort_keys(facts)
+    present = {name.lower() for name in facts.keys}
+    keys = facts.keys | {name: "NULL" for name in expected if name.lower() not in present}
+    check_column_names(keys, files_label)
+    return tuple(
+        replace(
+            _make_column(name, structure or _MIXED, position, text_format),
+            json_sql_name=f"j{position}",
+            shapes=_list_shapes(facts, name),
+        )
+        for position, (name, structure) in enumerate(keys.items())
+    )
+
+
+def _find_key_order(file: LocalFile) -> KeyOrder:
+    if file.split is not None:
+        return file.split.key_order
+    with open_file(file) as stream:
+        return read_key_order(stream.read(HEAD_BYTES))
+
+
+def _list_shapes(facts: JsonFacts, name: str) -> tuple[IcebergType, ...]:
+    """Return, for a column with mixed values, the types of its objects and of its arrays."""
+    shapes = [facts.objects.get(name), facts.arrays.get(name)]
+    kinds = [_convert_structure(shape) for shape in shapes if shape is not None]
+    return tuple(kind for kind in kinds if not kind.is_primitive)
+
+
 def explain_broken_line(file: LocalFile, line: int) -> str | None:
     """Return what is wrong with a line, as exactly as Python's JSON parser reports it."""
     with open_file(file) as stream:
-        for number, text in enumerate(stream, start=1):
+        for number, text in enumerate(stream, start=file.find_line(1)):
             if number == line:
                 return _explain_line(text)
     return None
@@ -133,7 +164,7 @@ def read_raw_rows(file: LocalFile, lines: Collection[int]) -> dict[int, str]:
     with open_file(file) as stream:
         return {
             number: text.rstrip(b"\r\n").decode(errors="replace")
-            for number, text in enumerate(stream, start=1)
+            for number, text in enumerate(stream, start=file.find_line(1))
             if number in lines
         }
 
@@ -157,13 +188,18 @@ def label_files(files: Sequence[LocalFile]) -> str:
 
 def _iterate_filled_lines(file: LocalFile) -> Iterator[int]:
     with open_file(file) as stream:
-        for number, text in enumerate(stream, start=1):
+        for number, text in enumerate(stream, start=file.find_line(1)):
             if text.strip():
                 yield number
 
 
 def check_json_lines(file: LocalFile) -> None:
-    """Refuse a JSON array, whose elements are not on lines of their own, and an empty file."""
+    """Refuse a JSON array, whose elements are not on lines of their own, and an empty file.
+
+    A split of a file may begin with anything.
+    """
+    if file.split is not None:
+        return
     with open_file(file) as stream:
         start = stream.read(4096).lstrip(b"\xef\xbb\xbf \t\r\n")
     if start.startswith(b"["):
@@ -171,15 +207,6 @@ def check_json_lines(file: LocalFile) -> None:
         raise Mistake("LOAD_JSON_ARRAY", what, at=f"{file.name}:1", fix="say --format json")
     if not start:
         raise Mistake("LOAD_FILE_EMPTY", f"{file.name} has no lines", at=file.name, fix="leave it out")
-
-
-def _make_json_pointer(name: str) -> str:
-    """Return the JSON pointer of a key.
-
-    >>> _make_json_pointer("a/b~c")
-    '/a~1b~0c'
-    """
-    return "/" + name.replace("~", "~0").replace("/", "~1")
 
 
 def _make_column(name: str, structure: Any, position: int, text_format: TextFormat) -> FileColumn:
@@ -196,27 +223,6 @@ def _make_column(name: str, structure: Any, position: int, text_format: TextForm
         if kind.is_primitive
         else FileColumn(name, sql, kind, is_json=True)
     )
-
-
-def _find_nested_types(
-    con: "duckdb.DuckDBPyConnection", objects: str, names: Sequence[str]
-) -> dict[str, tuple[IcebergType, ...]]:
-    """Return, for columns with mixed values, the types of their objects and of their arrays."""
-    structures = []
-    for name in names:
-        value = f"json_extract(json, {quote_literal(_make_json_pointer(name))})"
-        for kind in ("OBJECT", "ARRAY"):
-            structures += [f"json_group_structure(CASE WHEN json_type({value}) = '{kind}' THEN {value} END)"]
-    if not structures:
-        return {}
-    texts = con.execute(f"SELECT {', '.join(structures)} FROM {objects}").fetchall()[0]
-    kinds = [_convert_structure(json.loads(text)) if text else None for text in texts]
-    return {
-        name: tuple(
-            kind for kind in kinds[2 * position : 2 * position + 2] if kind is not None and not kind.is_primitive
-        )
-        for position, name in enumerate(names)
-    }
 
 
 def _convert_structure(structure: Any) -> IcebergType:

@@ -15,7 +15,10 @@ STOP, DROP = "stop", "drop"
 
 @dataclass(frozen=True)
 class LoadRequest:
-    """One load. `schema` are the columns that the user declared, if any."""
+    """One load. `schema` are the columns that the user declared, if any.
+
+    With `allows_missing_columns`, a declared column that files lack is null.
+    """
 
     table: TableName
     files: tuple[LocalFile, ...]
@@ -28,6 +31,7 @@ class LoadRequest:
     on_bad: str = STOP
     replace: bool = False
     in_place: bool = False
+    allows_missing_columns: bool = False
     csv: CsvOptions = field(default_factory=CsvOptions)
     document: DocumentOptions = field(default_factory=DocumentOptions)
 
@@ -64,6 +68,7 @@ def build_csv_options(option_pairs: Sequence[tuple[str, str]], names: tuple[str,
         skip=int(options.get("skip", "0")),
         pad_missing=options.get("missing") == "null",
         trim=options.get("trim") == "true",
+        multiline=options.get("multiline") != "false",
         text_format=_build_text_format(options),
     )
 

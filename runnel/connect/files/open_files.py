@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 from runnel.connect.files import csv, jsonl, parquet
 from runnel.connect.files.compression import describe_read_errors
 from runnel.connect.files.csv import CsvReader
-from runnel.connect.files.dialect_detection import check_delimiter, check_encoding
+from runnel.connect.files.csv_text.csv_header import CsvHeader, inspect_header
+from runnel.connect.files.csv_text.dialect_detection import check_delimiter, check_encoding
 from runnel.connect.files.file_patterns import AVRO, BINARY, CSV, JSON, JSONL, ORC, PARQUET, TEXT, XML, LocalFile
+from runnel.connect.files.format_reader import ReaderOptions
 from runnel.connect.files.jsonl import JsonReader
 from runnel.connect.files.load_request import LoadRequest
 from runnel.connect.files.parquet import ParquetReader
@@ -53,29 +55,49 @@ def open_reader(
     request: LoadRequest,
     files: Sequence[LocalFile],
     scratch: ScratchFiles,
-    expected: Sequence[str] = (),
+    options: ReaderOptions | None = None,
 ) -> AnyReader:
     """Return the reader of files that `inspect_files` returned."""
+    options = options or ReaderOptions()
+    reader = _create_reader(con, request, files, scratch, options)
+    if options.columns is not None:
+        reader.columns = options.columns
+    return reader
+
+
+def list_null_columns(request: LoadRequest, expected: Sequence[str]) -> Sequence[str]:
+    """Return the expected columns if files may lack them: they are there then, all null."""
+    return expected if request.allows_missing_columns and not request.in_place else ()
+
+
+def _create_reader(
+    con: "duckdb.DuckDBPyConnection",
+    request: LoadRequest,
+    files: Sequence[LocalFile],
+    scratch: ScratchFiles,
+    options: ReaderOptions,
+) -> AnyReader:
     if request.format == CSV:
-        return CsvReader(con, files, scratch, request.csv)
+        return CsvReader(con, files, scratch, request.csv, list_null_columns(request, options.expected))
     if request.format in (JSONL, JSON, XML):
-        is_converted = any(file.path not in {requested_file.path for requested_file in request.files} for file in files)
+        requested_paths = {file.path for file in request.files}
+        is_converted = any(file.path not in requested_paths for file in files)
         line_label = "record" if request.format != JSONL and is_converted else "line"
-        return JsonReader(
-            con, files, scratch, expected, text_format=request.document.text_format, line_label=line_label
-        )
-    return ParquetReader(files, scratch, in_place=request.in_place)
+        return JsonReader(con, files, scratch, options, text_format=request.document.text_format, line_label=line_label)
+    return ParquetReader(files, scratch, list_null_columns(request, options.expected), in_place=request.in_place)
 
 
 def _prepare_file(
     con: "duckdb.DuckDBPyConnection", file: LocalFile, request: LoadRequest, scratch: ScratchFiles
 ) -> LocalFile | None:
     """Return the file, or the converted file that is read in its place; None if it has no rows."""
+    if request.format == CSV and file.split is not None:  # the start of the whole file was checked before
+        scratch.make_readable(file, request.csv.encoding)
+        return file
     if request.format == CSV:
         check_encoding(file, request.csv)
         scratch.make_readable(file, request.csv.encoding)
-        check_delimiter(file, request.csv)
-        csv.read_header(file, request.csv)
+        scratch.headers[file] = _read_csv_header(file, request)
         return file
     if request.format == PARQUET:
         parquet.read_footer(file)
@@ -85,6 +107,18 @@ def _prepare_file(
         jsonl.check_json_lines(converted_file)
         scratch.make_readable(converted_file)
     return converted_file
+
+
+def _read_csv_header(file: LocalFile, request: LoadRequest) -> CsvHeader:
+    """Return the header; raise if another delimiter is more likely, which only one column can show."""
+    try:
+        header = inspect_header(file, request.csv)
+    except Mistake:
+        check_delimiter(file, request.csv)
+        raise
+    if len(header.names) == 1:
+        check_delimiter(file, request.csv)
+    return header
 
 
 def _convert_file(
@@ -100,6 +134,7 @@ def _convert_file(
     if request.format == BINARY:
         return binary.to_parquet(file, scratch)
     if request.format == TEXT:
+        check_encoding(file, replace(request.csv, encoding=options.encoding))
         return text.to_parquet(file, scratch, options.encoding)
     if request.format == XML:
         return xml.to_json_lines(file, scratch, options.row_tag, request.schema)
@@ -138,7 +173,8 @@ def find_damaged_files(
     for file in files:
         try:
             reader = open_reader(con, request, [file], scratch)
-            columns = ", ".join(f"count({column.sql_name})" for column in reader.columns) or "count(*)"
+            # A hash needs the values; DuckDB counts values without decompressing them.
+            columns = ", ".join(f"bit_xor(hash({column.sql_name}))" for column in reader.columns) or "count(*)"
             con.execute(f"SELECT {columns} FROM ({reader.build_select()})").fetchall()
             reader.pop_rejected()
         except (duckdb.Error, pa.ArrowException) as error:

@@ -4,11 +4,13 @@ Most files are read where they are. Files that have to be rewritten go to a fold
 """
 
 import codecs
+import io
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from runnel import temp_dirs
 from runnel.connect.files.compression import (
@@ -20,7 +22,11 @@ from runnel.connect.files.compression import (
 from runnel.connect.files.file_patterns import LocalFile
 from runnel.errors import Mistake
 
+if TYPE_CHECKING:
+    from runnel.connect.files.csv_text.csv_header import CsvHeader
+
 _CHUNK = 1 << 20
+_SMALL_BYTES = 1 << 16
 
 
 class ScratchFiles:
@@ -31,6 +37,7 @@ class ScratchFiles:
         self._count = 0
         self._readable_paths: dict[tuple[LocalFile, str], str] = {}
         self.files_by_path: dict[str, LocalFile] = {}
+        self.headers: dict[LocalFile, CsvHeader] = {}  # of CSV files, as they were inspected
 
     def __enter__(self) -> "ScratchFiles":
         return self
@@ -86,8 +93,15 @@ class ScratchFiles:
 
 
 def open_file(file: LocalFile) -> IO[bytes]:
-    """Open a file for reading its decompressed bytes."""
+    """Open a file for reading its decompressed bytes; a small one that was just read is not read again."""
+    if file.compression is None and file.bytes <= _SMALL_BYTES:
+        return io.BytesIO(_read_small_file(file))
     return open_decompressed(file.path)
+
+
+@lru_cache(maxsize=1)
+def _read_small_file(file: LocalFile) -> bytes:
+    return Path(file.path).read_bytes()
 
 
 def is_utf8(encoding: str, file: LocalFile) -> bool:

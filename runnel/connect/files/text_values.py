@@ -25,16 +25,17 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from runnel.declare.options.datetime_patterns import EPOCHS
+from runnel.declare.options.datetime_patterns import EPOCHS, has_short_year, to_shape, to_strptime
 from runnel.lake.scan.duckdb_types import quote_literal, to_duckdb_type
 
-_CLOCK = r"\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?"
+_CLOCK = r"\d{2}:\d{2}(:\d{2}(\.\d{1,9})?)?"  # cut to microseconds
 _ZONE = r"(Z|[-+]\d{2}(:?\d{2})?)?"
 _DAY = r"\d{4}-\d{2}-\d{2}"
 _FLOAT = r"\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*"
 # A whole part of at most 15 digits: more would lose digits in a double.
 _GUESSED_FLOAT = r"[-+]?((0|[1-9]\d{0,14})(\.\d*)?|\.\d+)([eE][-+]?\d{1,3})?"
 _ZONED_CLOCK = r":\d{2}(\.\d+)?\s?(Z|[-+]\d{2}(:?\d{2})?)\s*$"
+_YEAR_2100 = 4_102_444_800_000_000  # in microseconds since 1970
 _NOT_FINITE = "('nan', 'inf', '-inf', '+inf', 'infinity', '-infinity')"
 TEXT_GUESSES = ("boolean", "long", "large", "double", "date", "timestamp")
 NUMBER_GUESSES = ("long", "large", "double")
@@ -43,9 +44,9 @@ STRING_GUESSES = ("date", "timestamp")
 
 @dataclass(frozen=True)
 class TextFormat:
-    """How a file writes numbers and times, if not in the default way. Formats are those of strptime.
+    """How a file writes numbers and times, if not in the default way. `date` and `timestamp` are patterns.
 
-    `timestamp` may be `epoch` or `epoch_ms`. `timezone` is that of timestamps that are written without one.
+    `timestamp` may be `epoch`, `epoch_ms` or `epoch_us`. `timezone` is that of timestamps that are written without one.
     """
 
     decimal: str = "."
@@ -58,6 +59,18 @@ class TextFormat:
     def is_epoch(self) -> bool:
         """Tell whether timestamps are written as numbers."""
         return self.timestamp in EPOCHS
+
+    def explain_epoch(self, text: str) -> str:
+        """Return why a number is no time, with the unit that makes it a time of our days; empty for other texts.
+
+        >>> TextFormat(timestamp="epoch").explain_epoch("1735689600000")
+        ': out of range for epoch; it looks like timestamp_format="epoch_ms"'
+        """
+        if not self.is_epoch or not text.strip().lstrip("-").isdigit():
+            return ""
+        units = [unit for unit, microseconds in EPOCHS.items() if 0 < int(text) * microseconds < _YEAR_2100]
+        hint = f'; it looks like timestamp_format="{units[0]}"' if units and self.timestamp not in units else ""
+        return f": out of range for {self.timestamp}{hint}"
 
     def number_sql(self, text: str) -> str:
         """Return SQL that replaces the decimal separator by a point; a text with a point is not a number then.
@@ -82,8 +95,17 @@ class TextFormat:
         return f"CASE WHEN {is_grouped} THEN translate({text}, {separators}, '.') ELSE {otherwise} END"
 
     def local_time_sql(self, timestamp: str) -> str:
-        """Return SQL of the moment that a timestamp without a time zone means."""
-        return f"timezone({quote_literal(self.timezone)}, {timestamp})" if self.timezone else timestamp
+        """Return SQL of the moment that a timestamp without a time zone means.
+
+        A time that the clocks show twice is the earlier one, as in Spark; a time that they skip is an hour later.
+        """
+        if not self.timezone:
+            return timestamp
+        zone = quote_literal(self.timezone)
+        # With the offset of three hours before; valid if it is the offset of this time, too.
+        earlier = f"(timezone({zone}, {timestamp} - INTERVAL 3 HOUR) + INTERVAL 3 HOUR)"
+        later = f"timezone({zone}, {timestamp})"
+        return f"CASE WHEN timezone({zone}, {earlier}) = {timestamp} THEN {earlier} ELSE {later} END"
 
     def moment_sql(self, text: str) -> str:
         """Return SQL of the moment that a text in ISO form means; null if it isn't one."""
@@ -190,22 +212,28 @@ def build_conversion(
 def _convert_formatted_time(kind: IcebergType, filled_text: str, text_format: TextFormat) -> ColumnConversion:
     """Return how to convert a date or time that is written in the file's own format."""
     if text_format.is_epoch and not isinstance(kind, DateType):
-        return _convert_epoch(kind, filled_text, 1_000_000 if text_format.timestamp == "epoch" else 1_000)
-    time_format = (text_format.date if isinstance(kind, DateType) else text_format.timestamp) or ""
+        return _convert_epoch(kind, filled_text, EPOCHS[text_format.timestamp or ""])
+    pattern = (text_format.date if isinstance(kind, DateType) else text_format.timestamp) or ""
+    time_format = to_strptime(pattern) or pattern
     value = f"try_strptime(trim({filled_text}), {quote_literal(time_format)})"
+    if has_short_year(pattern):  # Spark has no years before 2000 here, strptime has
+        value = f"{value} + CASE WHEN year({value}) < 2000 THEN INTERVAL 100 YEAR ELSE INTERVAL 0 YEAR END"
     if isinstance(kind, TimestamptzType) and "%z" not in time_format.lower():
         value = text_format.local_time_sql(value)
     value = f"CAST({value} AS {to_duckdb_type(kind)})"
-    return ColumnConversion(kind, value, filled_text, f"{value} IS NOT NULL")
+    shape_check = f"regexp_full_match(trim({filled_text}), {quote_literal(to_shape(pattern))}, 's')"
+    return ColumnConversion(kind, value, filled_text, f"({shape_check} AND {value} IS NOT NULL)")
 
 
 def _convert_epoch(kind: IcebergType, filled_text: str, microseconds: int) -> ColumnConversion:
     """Return how to convert a number of units since 1970; `microseconds` are those of a unit."""
     decimals = len(str(microseconds)) - 1
-    pattern = rf"\s*[-+]?\d{{1,18}}(\.\d{{0,{decimals}}}0*)?\s*"
+    fraction = rf"(\.\d{{0,{decimals}}}0*)?" if decimals else ""
+    pattern = rf"\s*[-+]?\d{{1,18}}{fraction}\s*"
     number = f"TRY_CAST({filled_text} AS DECIMAL(38,{decimals}))"
     value = f"CAST(TRY(make_timestamp(TRY_CAST({number} * {microseconds} AS BIGINT))) AS {to_duckdb_type(kind)})"
-    return ColumnConversion(kind, value, filled_text, f"({_build_match(filled_text, pattern)} AND {value} IS NOT NULL)")
+    in_range = f"year({value}) BETWEEN 1 AND 9999"
+    return ColumnConversion(kind, value, filled_text, f"({_build_match(filled_text, pattern)} AND {in_range})")
 
 
 def _build_shape_check(text: str, kind: IcebergType) -> str | None:

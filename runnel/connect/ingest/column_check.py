@@ -7,6 +7,7 @@ from runnel.connect.files.csv import CsvReader
 from runnel.connect.files.file_patterns import LocalFile
 from runnel.connect.files.open_files import AnyReader, UnreadableFile
 from runnel.connect.files.parquet import ParquetReader
+from runnel.connect.ingest.read_request import allows_missing_columns
 from runnel.connect.load.column_matching import ColumnChoice
 from runnel.declare.model.endpoints import Files
 from runnel.declare.model.flow import Source
@@ -23,7 +24,7 @@ def check_columns(reader: AnyReader, source: Source, existing_columns: Sequence[
     known_names = {name.lower() for name in (*declared, *existing_columns)}
     for file, columns in _list_columns_by_file(reader).items():
         present = {column.lower() for column in columns}
-        missing = [name for name in declared if name.lower() not in present]
+        missing = [name for name in declared if name.lower() not in present] if not _may_lack_columns(source) else []
         new_columns = [column for column in columns if column.lower() not in known_names]
         if missing:
             incomplete_files.append(
@@ -51,6 +52,10 @@ def _list_declared_columns(source: Source) -> list[str]:
     return [column.name for column in files.schema or ()] if isinstance(files, Files) else []
 
 
+def _may_lack_columns(source: Source) -> bool:
+    return isinstance(source.origin, Files) and allows_missing_columns(source.origin)
+
+
 def _list_columns_by_file(reader: AnyReader) -> Mapping[LocalFile, Sequence[str]]:
     if isinstance(reader, CsvReader):
         return reader.headers
@@ -61,7 +66,10 @@ def _list_columns_by_file(reader: AnyReader) -> Mapping[LocalFile, Sequence[str]
 
 def _describe_missing_columns(file: LocalFile, missing: Sequence[str], others: Sequence[str]) -> RunnelError:
     what = f"{file.name} lacks {join_names(missing)}" + did_you_mean(missing[0], others)
-    fix = "correct the name in the file or in the source's schema; leave out of the schema what files may lack"
+    fix = (
+        "correct the name in the file or in the source's schema; if files may lack it, "
+        'add missing_columns="null" to rn.files'
+    )
     return RunnelError("SOURCE_COLUMN_MISSING", what, at=f"{file.name}:1", fix=fix)
 
 

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from runnel.connect.files.csv import read_header
-from runnel.connect.files.csv_records import CsvRecord, choose_delimiter, read_records
+from runnel.connect.files.csv_text.csv_header import read_header
+from runnel.connect.files.csv_text.csv_records import CsvRecord, choose_delimiter, read_records
 from runnel.connect.files.file_patterns import CSV, LocalFile, make_local_file
 from runnel.connect.files.format_reader import CsvOptions
 from runnel.connect.ingest.read_request import build_request

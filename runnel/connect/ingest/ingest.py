@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 from runnel.connect.ingest.detect.file_changes import FileChanges, ProcessedFilesLoader
 from runnel.declare.model.flow import Source
 from runnel.lake.flow_state.ingest_position import ProcessedFile
+from runnel.lake.work_runner import ChooseRunner, run_in_process
 from runnel.model.progress import Progress
+from runnel.model.work_place import WorkPlace
 
 if TYPE_CHECKING:
     from runnel.lake.store import Store
@@ -21,7 +23,7 @@ class IngestTarget:
     """Where rows of a source go: its table and its quarantine table, in a run that is told of the progress.
 
     `base` and `quarantine` are the locations of their current versions, None if there is no table. `run` is recorded
-    with quarantined rows.
+    with quarantined rows. `choose_runner` says where files are read.
     """
 
     store: "Store"
@@ -30,6 +32,7 @@ class IngestTarget:
     quarantine: str | None = None
     run: str = ""
     report_progress: Progress | None = None
+    choose_runner: ChooseRunner = run_in_process
 
     def report(self, activity: str, done: int, total: int | None = None) -> None:
         """Report progress, if anybody wants to know it; raises if the run was cancelled."""
@@ -44,7 +47,7 @@ class IngestResult:
     `rows` and `files` were read. `quarantine` is the staged version of the quarantine table, if it changed.
     `unread_reasons` tell why files were skipped, `unfinished` which are still being written; `warnings` are for users.
     `oldest_at` is when, in seconds since 1970, the oldest of the rows arrived in the system that they are read from.
-    If there is nothing to publish, `location` is that of the existing version.
+    `place` is where files were read. If there is nothing to publish, `location` is that of the existing version.
     """
 
     location: str
@@ -59,6 +62,7 @@ class IngestResult:
     unfinished: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     oldest_at: float | None = None
+    place: WorkPlace | None = None
 
 
 def ingest_source(

@@ -1,33 +1,29 @@
-"""Ingest the changed files of a source: read them together, write them separately, stage one version."""
+"""Ingest the changed files of a source: read them together, write the rows by file, stage one version."""
 
-import os
-from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runnel import temp_dirs
-from runnel.connect.files.file_patterns import AVRO, BINARY, ORC, PARQUET, LocalFile
-from runnel.connect.files.open_files import is_blank
 from runnel.connect.ingest import failpoints
 from runnel.connect.ingest.batch_reader import IngestBatch, prepare_target, read_batch
-from runnel.connect.ingest.detect.file_changes import FileChanges, ProcessedFilesLoader, SourceFile
+from runnel.connect.ingest.detect.file_changes import FileChanges, ProcessedFilesLoader
 from runnel.connect.ingest.detect.listing import is_object_url
+from runnel.connect.ingest.detect.local_files import drop_empty_files, fetch_objects, list_files, warn_of_empty_files
 from runnel.connect.ingest.detect.unchanged_check import describe_changed_file, find_changed_files
 from runnel.connect.ingest.ingest import IngestResult, IngestTarget
 from runnel.connect.ingest.replaced_files import ReplacedFiles, find_replaced_files
 from runnel.connect.load import quarantine
-from runnel.declare.model.endpoints import Files
-from runnel.declare.model.flow import Source
 from runnel.errors import RunnelError
 from runnel.lake.diff.content_id import content_of_files
 from runnel.lake.iceberg import table_metadata, table_properties
-from runnel.lake.iceberg.data_file_owners import make_owner_prefix
 from runnel.lake.iceberg.snapshots import VersionEdit, stage_version
+from runnel.lake.owners.row_parts import write_excerpts
+from runnel.model.work_place import EXECUTORS
 
 if TYPE_CHECKING:
     from runnel.lake.store import Store
 
-_HEAD_BYTES = 4096
 _ATTEMPTS = 3
 
 
@@ -67,15 +63,27 @@ def ingest_files(
 
 def _read_files(target: IngestTarget, root: Path, file_changes: FileChanges, *, from_scratch: bool) -> IngestBatch:
     store, source = target.store, target.source
+    listed_files = list_files(root, file_changes.files_to_read)
+    owners = {source_file.path: source_file.owned[0] for source_file in file_changes.files_to_read}
+    local_paths = [file.path for file in listed_files if not is_object_url(file.path)]
+    runner = target.choose_runner(sum(file.bytes for file in listed_files), local_paths)
+    if runner.place.name == EXECUTORS:
+        from runnel.connect.ingest.units.unit_batch import read_batch_in_units
+
+        batch = read_batch_in_units(target, listed_files, runner, owners, from_scratch=from_scratch)
+        return replace(batch, place=runner.place)
     with temp_dirs.create_scoped("ingest") as folder:
-        local_files = _make_local_files(target, root, file_changes.files_to_read, Path(folder))
-        files = _drop_empty_files(source, local_files)
+        local_files = fetch_objects(listed_files, store.storage, Path(folder), target.report_progress)
+        files = drop_empty_files(source, local_files)
+        filled_names = {file.name for file in files}
+        warnings = warn_of_empty_files([file.name for file in local_files if file.name not in filled_names])
         if not files:
-            return IngestBatch(prepare_target(store, source, (), target.base, from_scratch=from_scratch))
-        owners = {source_file.path: source_file.owned[0] for source_file in file_changes.files_to_read}
-        return read_batch(
+            empty_target = prepare_target(store, source, (), target.base, from_scratch=from_scratch)
+            return IngestBatch(empty_target, warnings=warnings)
+        batch = read_batch(
             target, files, from_scratch=from_scratch, skip_unreadable=source.on_bad != "stop", owners=owners
         )
+        return replace(batch, place=runner.place, warnings=(*batch.warnings, *warnings))
 
 
 def _stage_ingest(
@@ -88,59 +96,31 @@ def _stage_ingest(
 ) -> IngestResult:
     location = _stage_version(target.store, batch, replaced_files, from_scratch=from_scratch)
     failpoints.reach(failpoints.STAGED)
-    data_file_paths = {path: tuple(file.file_path for file in files) for path, files in batch.data_files.items()}
     return IngestResult(
         location=location,
         content=_compute_content(target, file_changes, batch, replaced_files, location, from_scratch=from_scratch),
-        rows=sum(file.record_count for files in batch.data_files.values() for file in files),
+        rows=batch.written.rows,
         files=len(file_changes.files_to_read),
-        processed_files=file_changes.list_processed_files(data_file_paths, batch.incomplete),
+        processed_files=file_changes.list_processed_files(batch.written.locations_by_path, batch.incomplete),
         dropped=batch.dropped,
         quarantine=_stage_quarantine(target, file_changes, batch),
         new_columns=batch.new_columns,
         unread_reasons=batch.unread_reasons,
         unfinished=file_changes.unfinished,
+        warnings=batch.warnings,
+        place=batch.place,
     )
 
 
-def _drop_empty_files(source: Source, files: Sequence[LocalFile]) -> list[LocalFile]:
-    """Return the files that are not empty; for the binary format an empty file is a row, too."""
-    assert isinstance(source.origin, Files)
-    if source.origin.format == BINARY:
-        return list(files)
-    filled_files = [file for file in files if file.bytes]
-    if source.origin.format in (PARQUET, AVRO, ORC):
-        return filled_files
-    return [file for file in filled_files if file.bytes > _HEAD_BYTES or not is_blank(file)]
-
-
-def _make_local_files(
-    target: IngestTarget, root: Path, source_files: Sequence[SourceFile], folder: Path
-) -> list[LocalFile]:
-    """Return the files on local disk; objects are downloaded below `folder`."""
-    downloaded_paths: dict[str, Path] = {}
-    if target_folders := {
-        source_file.path: folder / make_owner_prefix(source_file.path)
-        for source_file in source_files
-        if is_object_url(source_file.path)
-    }:
-        from runnel.connect.ingest.detect.object_listing import download
-
-        downloaded_paths = download(target_folders, target.store.storage, target.report_progress)
-    local_files = []
-    for source_file in source_files:
-        # Its absolute path keeps the name of a symlink, and with it the extension.
-        path = str(downloaded_paths.get(source_file.path) or os.path.abspath(root / source_file.path))  # noqa: PTH100
-        local_files.append(LocalFile(source_file.path, path, source_file.size, source_file.modified_ns / 1e9))
-    return local_files
-
-
 def _stage_version(store: "Store", batch: IngestBatch, replaced_files: ReplacedFiles, *, from_scratch: bool) -> str:
-    added = [file for files in batch.data_files.values() for file in files]
+    added = batch.written.files
     if from_scratch:
         return stage_version(store, batch.target.location, VersionEdit(added=added)) if added else batch.target.location
+    excerpts = write_excerpts(store, replaced_files.excerpts)
     return stage_version(
-        store, batch.target.location, VersionEdit(added, replaced_files.entries, updates=batch.target.updates)
+        store,
+        batch.target.location,
+        VersionEdit([*added, *excerpts], replaced_files.entries, updates=batch.target.updates),
     )
 
 

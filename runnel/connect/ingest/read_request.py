@@ -16,6 +16,11 @@ def build_request(source: Source, files: Sequence[LocalFile]) -> LoadRequest:
     return build_files_request(source.table, source.origin, files)
 
 
+def allows_missing_columns(origin: Files) -> bool:
+    """Tell whether files may lack declared columns."""
+    return dict(origin.options).get("missing_columns") == "null"
+
+
 def build_files_request(table: TableName, origin: Files, files: Sequence[LocalFile]) -> LoadRequest:
     """Return the request for files that `rn.files` describes."""
     schema = origin.schema or ()
@@ -26,6 +31,7 @@ def build_files_request(table: TableName, origin: Files, files: Sequence[LocalFi
         files=tuple(files),
         format=origin.format,
         schema=schema,
+        allows_missing_columns=allows_missing_columns(origin),
         csv=csv_options,
         document=build_document_options(origin.options),
     )

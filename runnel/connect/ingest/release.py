@@ -21,11 +21,19 @@ from runnel.lake.diff.content_id import content_of_files
 from runnel.lake.flow_state.ingest_position import ProcessedFile
 from runnel.lake.flow_state.ingest_positions import read_position
 from runnel.lake.history.commits import Commit, CommitChange, read_sequence
-from runnel.lake.iceberg.data_file_owners import read_file_name, read_owner_prefix
-from runnel.lake.iceberg.manifests import read_entries
+from runnel.lake.iceberg.data_file_owners import (
+    is_shared,
+    make_file_name,
+    read_file_id,
+    read_file_name,
+    read_origin,
+    read_owner_prefix,
+)
+from runnel.lake.iceberg.manifests import FileEntry, read_entries
 from runnel.lake.iceberg.snapshots import VersionEdit, stage_version
 from runnel.lake.iceberg.table_metadata import load_metadata
 from runnel.lake.leases.pins import acquire_pin
+from runnel.lake.owners.row_runs import list_runs, load_footers
 from runnel.lake.publish import CommitDraft, publish, retry_on_conflict
 from runnel.model.table_version import TableVersion
 
@@ -76,7 +84,7 @@ def _release_once(store: "Store", prepared: PreparedRelease, *, branch: str, pin
     table_version, quarantine_version = state.get(source.table), state[quarantine_table]
     ingest_target = IngestTarget(store, source, table_version.location if table_version else None, run="release")
     batch = read_batch(ingest_target, prepared.files, from_scratch=table_version is None, owners=owners)
-    rows = sum(file.record_count for data_files in batch.data_files.values() for file in data_files)
+    rows = batch.written.rows
     prepared.check_counts(rows, batch.dropped)
     still_bad = tuple(prepared.restore_origin(row) for row in batch.quarantined_rows)
     if not rows and batch.dropped == len(prepared.replaced_rows):
@@ -95,7 +103,7 @@ def _release_once(store: "Store", prepared: PreparedRelease, *, branch: str, pin
         return _make_result(prepared, 0, still_bad, None)
     message = f"release {plural(rows, 'row')} of {source.table}"
     processed_files = store.db.read(lambda connection: read_position(connection, commit, source.table)) if rows else {}
-    live_files = _list_data_files(store, table_version) if rows else ()
+    live_entries = _list_data_files(store, table_version) if rows else ()
     draft = CommitDraft(
         branch,
         message,
@@ -106,7 +114,8 @@ def _release_once(store: "Store", prepared: PreparedRelease, *, branch: str, pin
         planned_sequence=planned,
         pin=pin,
         processed_files=tuple(
-            (source.table, entry) for entry in _extend_processed_files(processed_files, batch, owners, live_files)
+            (source.table, entry)
+            for entry in _extend_processed_files(store, processed_files, batch, owners, live_entries)
         ),
     )
     return _make_result(prepared, rows, still_bad, publish(store.db, draft))
@@ -123,7 +132,7 @@ def _make_result(
 def _stage_table_change(
     store: "Store", source: Source, batch: IngestBatch, table_version: TableVersion | None
 ) -> CommitChange:
-    added = [file for files in batch.data_files.values() for file in files]
+    added = batch.written.files
     target = batch.target
     location = stage_version(store, target.location, VersionEdit(added=added, updates=target.updates))
     names = sorted(file.file_path.rpartition("/")[2] for file in added)
@@ -131,42 +140,44 @@ def _stage_table_change(
     return CommitChange(source.table, table_version.location if table_version else None, location, content)
 
 
-def _list_data_files(store: "Store", version: TableVersion | None) -> tuple[str, ...]:
+def _list_data_files(store: "Store", version: TableVersion | None) -> tuple[FileEntry, ...]:
     return (
-        tuple(entry.path for entry in read_entries(store, load_metadata(store, version.location)) if entry.is_data)
+        tuple(entry for entry in read_entries(store, load_metadata(store, version.location)) if entry.is_data)
         if version
         else ()
     )
 
 
 def _extend_processed_files(
+    store: "Store",
     processed_files: Mapping[str, ProcessedFile],
     batch: IngestBatch,
     owners: Mapping[str, str],
-    live_files: Sequence[str],
+    live_entries: Sequence[FileEntry],
 ) -> tuple[ProcessedFile, ...]:
     """Return the updated records of source files whose rows are now in more data files, under their current names.
 
-    `live_files` are the data files that the table had. After a revert they may stem from an earlier read of a file.
+    `live_entries` are the data files that the table had. After a revert they may stem from an earlier read of a file.
     """
     by_owner = {owner: entry for entry in processed_files.values() for owner in entry.all_owners}
-    added_files = {
-        by_owner[owners[path]].path: data_files
-        for path, data_files in batch.data_files.items()
-        if owners.get(path) in by_owner
-    }
+    added_locations: dict[str, list[str]] = {}
+    for path, locations in batch.written.locations_by_path.items():
+        if owners.get(path) in by_owner:
+            added_locations.setdefault(by_owner[owners[path]].path, []).extend(locations)
     return tuple(
         replace(
             processed_files[path],
-            files=(*_list_owned_files(processed_files, path, live_files), *(file.file_path for file in data_files)),
+            files=(*_list_owned_files(store, processed_files, path, live_entries), *locations),
             owners=processed_files[path].all_owners,
         )
-        for path, data_files in added_files.items()
+        for path, locations in added_locations.items()
     )
 
 
-def _list_owned_files(processed_files: Mapping[str, ProcessedFile], path: str, live_files: Sequence[str]) -> list[str]:
-    """Return the data files that hold rows of a file: those recorded, and those with one of its owner prefixes."""
+def _list_owned_files(
+    store: "Store", processed_files: Mapping[str, ProcessedFile], path: str, live_entries: Sequence[FileEntry]
+) -> list[str]:
+    """Return the data files that the rows of a file were first written to: of recorded files, and of its owners."""
     files_of_others = {
         read_file_name(file)
         for other in processed_files.values()
@@ -174,5 +185,25 @@ def _list_owned_files(processed_files: Mapping[str, ProcessedFile], path: str, l
         for file in other.files
     }
     recorded, owned = {read_file_name(file) for file in processed_files[path].files}, processed_files[path].all_owners
-    own_files = [file for file in live_files if read_file_name(file) in recorded or read_owner_prefix(file) in owned]
-    return [file for file in own_files if read_file_name(file) not in files_of_others]
+    own_files = [
+        entry.path
+        for entry in live_entries
+        if not is_shared(entry.path)
+        and (read_file_name(entry.path) in recorded or read_owner_prefix(entry.path) in owned)
+        and read_file_name(entry.path) not in files_of_others
+    ]
+    return [*own_files, *_list_origins(store, processed_files[path], live_entries)]
+
+
+def _list_origins(store: "Store", processed_file: ProcessedFile, live_entries: Sequence[FileEntry]) -> list[str]:
+    """Return the data files that the rows of a file in shared data files were first written to; they may be gone."""
+    shared_entries = [entry for entry in live_entries if is_shared(entry.path)]
+    load_footers(store, shared_entries)
+    locations_by_id = {read_file_id(file): file for file in processed_file.files}
+    origins = {
+        read_origin(run.piece)
+        for entry in shared_entries
+        for run in list_runs(store, entry)
+        if run.owner in processed_file.all_owners
+    }
+    return [locations_by_id.get(origin) or make_file_name(None, origin) for origin in sorted(origins)]

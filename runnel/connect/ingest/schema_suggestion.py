@@ -4,25 +4,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runnel import temp_dirs
+from runnel.connect.files.file_patterns import CSV
 from runnel.connect.ingest.detect.listing import find_first_file, is_object_url
 from runnel.declare.model.endpoints import Files
 from runnel.names import TableName
 
 if TYPE_CHECKING:
-    from runnel.connect.files.file_patterns import LocalFile
+    from runnel.connect.files.load_request import LoadRequest
     from runnel.connect.load.schema_inference import InferredSchema
 
-_SAMPLE_BYTES = 1 << 20
-_MAX_DOCUMENT_BYTES = 8 << 20  # a JSON or XML document is read as a whole
-_LINE_FORMATS = ("csv", "jsonl")
 _ANY_TABLE = TableName("ods", "files")
-_Options = tuple[tuple[str, str], ...]
-_EUROPEAN_OPTIONS: tuple[_Options, ...] = (  # tried in files with semicolons; they count if fewer columns stay text
-    (("decimal", ","),),
-    (("decimal", ","), ("thousands", ".")),
-    (("date_format", "%d.%m.%Y"),),
-)
+_LEAST_LINES = 4  # a header, two rows, and the total
 
 
 def suggest_schema(root: Path, files: Files) -> str | None:
@@ -31,77 +23,56 @@ def suggest_schema(root: Path, files: Files) -> str | None:
         if is_object_url(files.glob):
             return None
         listed_file = find_first_file(root, files.glob)
-        if listed_file is None or not listed_file.size:
+        if listed_file is None:
+            return _describe_missing_files(files)
+        if not listed_file.size:
             return None
-        from runnel.connect.files.file_patterns import make_local_file
-
-        with temp_dirs.create_scoped("schema") as folder:
-            sample = _sample_file(make_local_file(listed_file.path, root / listed_file.path), files, Path(folder))
-            return _describe_sample(sample, files) if sample is not None else None
+        return _describe_file(root, listed_file.path, files)
     except Exception:  # whatever is wrong with the file: the mistake in the declaration is what the user has to hear of
         return None
 
 
-def _describe_sample(sample: "LocalFile", files: Files) -> str:
-    options = _detect_dialect(sample, files)
-    schema = _infer_sample(sample, files, options)
-    delimiter = dict((*files.options, *options)).get("delimiter")
-    for more_options in _EUROPEAN_OPTIONS if files.format == "csv" and delimiter == ";" else ():
-        trial_options = _merge_options(files, options, more_options)
-        trial_schema = _infer_sample(sample, files, trial_options)
-        if trial_schema.count_strings() < schema.count_strings():
-            options, schema = trial_options, trial_schema
-    texts = [f'{name}="{_escape(value)}"' for name, value in (*options, ("schema", schema.text))]
-    return f"{', '.join(texts)} (from the first rows of {sample.name})"
+def _describe_missing_files(files: Files) -> str:
+    """Return the options for files that arrive later; which columns they will have is up to the user."""
+    example = "order_id long, day date, amount decimal(12,2)"
+    return f'may_be_empty=True, schema="{example}" with your columns (no file matches {files.glob} yet; is it right?)'
 
 
-def _infer_sample(sample: "LocalFile", files: Files, options: _Options) -> "InferredSchema":
-    from runnel.connect.ingest.read_request import build_files_request
+def _infer_above_last_line(request: "LoadRequest") -> "InferredSchema | None":
+    """Return the schema of a CSV file without its last line; None if there would be too few rows to tell."""
     from runnel.connect.load.schema_inference import infer_schema
 
-    return infer_schema(build_files_request(_ANY_TABLE, replace(files, options=(*files.options, *options)), [sample]))
+    [file] = request.files
+    lines = Path(file.path).read_bytes().rstrip(b"\r\n").split(b"\n")
+    if len(lines) - request.csv.skip < _LEAST_LINES:
+        return None
+    path = Path(file.path).with_stem("above-total")
+    path.write_bytes(b"\n".join(lines[:-1]) + b"\n")
+    return infer_schema(replace(request, files=(replace(file, path=str(path), bytes=path.stat().st_size),)))
 
 
-def _merge_options(files: Files, options: _Options, more_options: _Options) -> _Options:
-    """Return the options with more of them, without those that are declared."""
-    declared_names = {name for name, _ in files.options}
-    return tuple(
-        {**dict(options), **{name: value for name, value in more_options if name not in declared_names}}.items()
-    )
+def _describe_file(root: Path, path: str, files: Files) -> str | None:
+    from runnel import temp_dirs
+    from runnel.connect.files.file_patterns import make_local_file
+    from runnel.connect.ingest.read_request import build_files_request
+    from runnel.connect.load.schema_inference import infer_schema
+    from runnel.connect.load.suggest.option_suggestion import apply_options, escape_text, sample_file, suggest_options
 
-
-def _escape(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\t", "\\t")
-
-
-def _detect_dialect(sample: "LocalFile", files: Files) -> tuple[tuple[str, str], ...]:
-    """Return the encoding and the delimiter that the file seems to need and that are not declared."""
-    from runnel.connect.files.dialect_detection import detect_delimiter, detect_encoding
-    from runnel.connect.files.load_request import build_csv_options
-
-    names = {name for name, _ in files.options}
-    dialect: list[tuple[str, str]] = []
-    encoding = detect_encoding(Path(sample.path).read_bytes()) if "encoding" not in names else None
-    if encoding and files.format != "xml":
-        dialect.append(("encoding", encoding))
-    if files.format == "csv":
-        delimiter = detect_delimiter(sample, build_csv_options((*files.options, *dialect)))
-        dialect += [("delimiter", delimiter)] if delimiter else []
-    return tuple(dialect)
-
-
-def _sample_file(file: "LocalFile", files: Files, folder: Path) -> "LocalFile | None":
-    """Return a decompressed copy of the first lines of a file; None if it is too large to look into."""
-    from runnel.connect.files.scratch_files import open_file
-
-    limit = _SAMPLE_BYTES if files.format in _LINE_FORMATS else _MAX_DOCUMENT_BYTES
-    with open_file(file) as stream:
-        head = stream.read(limit)
-        is_complete = not stream.read(1)
-    if not is_complete:
-        if files.format not in _LINE_FORMATS or b"\n" not in head or b"\0" in head[:4096]:
+    with temp_dirs.create_scoped("schema") as folder:
+        file = make_local_file(path, root / path)
+        sample = sample_file(file, files.format, Path(folder))
+        if sample is None:
             return None
-        head = head[: head.rindex(b"\n") + 1]
-    path = folder / f"sample{file.extension}"
-    path.write_bytes(head)
-    return replace(file, path=str(path), bytes=len(head), modified_at=path.stat().st_mtime)
+        request = build_files_request(_ANY_TABLE, replace(files, schema=None), [sample])
+        suggested = suggest_options(request, sample)
+        request = apply_options(request, suggested.options)
+        schema = infer_schema(request)
+        is_whole_file = sample.bytes == file.bytes
+        schema_above_total = _infer_above_last_line(request) if files.format == CSV and is_whole_file else None
+    keywords = f"{suggested.as_keywords}, " if suggested.options else ""
+    row_options = [name for name, _ in suggested.options if name in ("records", "row_tag")]
+    note = f"; without {row_options[0]}, the top level has the rows" if row_options else ""
+    if schema_above_total is not None and schema_above_total.count_strings() < schema.count_strings():
+        schema, note = schema_above_total, f'{note}; its last line seems to be a total: add on_bad="drop" to rn.source'
+    note += "; if the month comes first, exchange day and month" if suggested.is_ambiguous else ""
+    return f'{keywords}schema="{escape_text(schema.text)}" (from the first rows of {sample.name}{note})'

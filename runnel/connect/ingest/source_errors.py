@@ -4,20 +4,30 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from runnel.declare.model.endpoints import Files
 from runnel.declare.model.flow import Source
 from runnel.errors import Mistake, RunnelError
 
 _DECLARATION_CODES = ("LOAD_PARTITION", "LOAD_KEY", "LOAD_OPTION", "LOAD_CSV_OPTION")
 _OPTION_SPELLINGS = (
-    ("--on-bad drop", 'on_bad="drop" or on_bad="quarantine"'),
+    ("--on-bad drop", 'on_bad="drop" or on_bad="quarantine" in rn.source'),
     ("--on-new-column add", 'on_new_column="add"'),
     ("--no-header", "header=False"),
+    (" out of rn.files, or --no-multiline off the command", " out of rn.files"),
+    ("--missing-columns null", 'missing_columns="null"'),
     ("--schema", "schema="),
     ("--encoding", "encoding"),
     ("--format json", 'format="json"'),
     ("--format", "format="),
     ("--partition", "partition="),
     ("--key order_id", 'key="order_id"'),
+)
+_DECLARE_TYPES = (
+    'the first run settled the types (schema="infer"): '
+    "if a type is wrong, declare schema=, and all files are read again"
+)
+_FILE_OPTION = re.compile(
+    r'--(delimiter|encoding|decimal|thousands|date-format|records|row-tag) (?:"([^"]+)"|([\w.-]+))'
 )
 
 
@@ -35,11 +45,19 @@ def describe_source_errors(source: Source) -> Iterator[None]:
         code = error.code.replace("LOAD_", "SOURCE_", 1)
         if error.code in _DECLARATION_CODES:
             raise Mistake(code, error.what, at=str(source.place), fix=_translate_fix(error.fix)) from error
-        raise RunnelError(code, error.what, at=error.at, fix=_translate_fix(error.fix)) from error
+        fix = _translate_fix(error.fix)
+        if error.code == "LOAD_BAD_ROWS" and isinstance(source.origin, Files) and source.origin.infers_schema:
+            fix = f"{fix}; {_DECLARE_TYPES}"
+        raise RunnelError(code, error.what, at=error.at, fix=fix) from error
 
 
 def _translate_fix(fix: str | None) -> str | None:
-    fix = re.sub(r'--(delimiter|encoding) (?:"([^"]+)"|([\w-]+))', r'\1="\2\3"', fix) if fix else fix
+    fix = _FILE_OPTION.sub(r'\1="\2\3"', fix) if fix else fix
+    fix = (
+        re.sub(r'" (?=\w+=")', '", ', fix.replace("date-format=", "date_format=").replace("row-tag=", "row_tag="))
+        if fix
+        else fix
+    )
     for typed, declared in _OPTION_SPELLINGS:
         fix = fix.replace(typed, declared) if fix else fix
     return fix

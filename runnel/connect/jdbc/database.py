@@ -43,6 +43,14 @@ class DatabaseColumn:
     safe: str | None = None  # SQL that reads any value, if `read` is faster but may fail
 
 
+@dataclass(frozen=True)
+class RowEstimate:
+    """About how many rows there are, and how many bytes one has."""
+
+    rows: int
+    row_bytes: int
+
+
 class FastReadFailed(Exception):
     """The fast way to read a column failed at a value; the rows must be read again with `safe`."""
 
@@ -129,6 +137,10 @@ class SourceDatabase(ABC):
         """Return one more connection with the same snapshot; only called if there are `split_conditions`."""
         raise AssertionError(f"{self.address.kind} shares its rows out among no connections")
 
+    def hold_snapshot(self) -> str:
+        """Return the name by which other machines share the snapshot while this connection is open."""
+        raise AssertionError(f"{self.address.kind} shares its snapshot with no other machine")
+
     @contextmanager
     def run_alongside(self, work: Callable[[], T]) -> Iterator[Callable[[], T]]:
         """Run a query before rows are read or while they are; yield a function that returns its result."""
@@ -147,6 +159,10 @@ class SourceDatabase(ABC):
         """Return about how many rows there are, if that costs nothing."""
         return None
 
+    def estimate_size(self, origin: Jdbc, relation: str, columns: Sequence[DatabaseColumn]) -> "RowEstimate":  # noqa: ARG002 - drivers override it
+        """Return about how many rows a relation has and how long they are, by the database's statistics."""
+        return RowEstimate(0, 0)
+
 
 def build_database(origin: Jdbc, root: Path, at: str) -> SourceDatabase:
     """Return the database of an origin, not connected yet."""
@@ -162,6 +178,15 @@ def build_database(origin: Jdbc, root: Path, at: str) -> SourceDatabase:
     from runnel.connect.jdbc.drivers.sqlite import SqliteDatabase
 
     return SqliteDatabase(address, at)
+
+
+def open_snapshot(address: DatabaseAddress, at: str, snapshot: str) -> SourceDatabase:
+    """Return a database that reads rows in a snapshot that another connection holds: only PostgreSQL can do it."""
+    from runnel.connect.jdbc.drivers.postgres import PostgresDatabase
+
+    database = PostgresDatabase(address, at)
+    database.snapshot = snapshot
+    return database
 
 
 def is_duration(overlap: str) -> bool:

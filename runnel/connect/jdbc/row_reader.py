@@ -10,21 +10,22 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from runnel.connect.feed.protocol import FetchedFile
+from runnel.connect.feed.protocol import FetchedFile, SharedFile
 from runnel.connect.jdbc.database import DatabaseColumn, FastReadFailed, SourceDatabase
 from runnel.connect.jdbc.value_conversion import arrow_schema, convert_batch
 from runnel.connect.load.quarantine import QuarantinedRow
-from runnel.model.progress import Progress
+from runnel.model.progress import Progress, ignore_progress
 
 GROUP_BYTES = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True)
 class ReadResult:
-    """Files with all rows except the `bad` ones."""
+    """Files with all rows except the `bad` ones; if units read them, they are `shared_parts`."""
 
     parts: tuple[FetchedFile, ...]
     bad: tuple[QuarantinedRow, ...] = ()
+    shared_parts: tuple[SharedFile, ...] = ()
 
 
 class _RowCounter:
@@ -67,9 +68,24 @@ def read_rows(
     try:
         return _read_parts(database, query, folder, _RowCounter(report_progress, total))
     except FastReadFailed:
-        safe_columns = [replace(column, read=column.safe or column.read, safe=None) for column in query.columns]
-        safe_query = replace(query, columns=safe_columns)
-        return _read_parts(database, safe_query, folder, _RowCounter(report_progress, total))
+        return _read_parts(database, use_safe_columns(query), folder, _RowCounter(report_progress, total))
+
+
+def use_safe_columns(query: RowQuery) -> RowQuery:
+    """Return a query that reads any value, after the fast one failed."""
+    safe_columns = [replace(column, read=column.safe or column.read, safe=None) for column in query.columns]
+    return replace(query, columns=safe_columns)
+
+
+def name_part(query: RowQuery, number: int) -> str:
+    """Return the name of the rows of one condition."""
+    count = len(query.conditions)
+    return query.name if count == 1 else f"{query.name}, part {number + 1} of {count}"
+
+
+def read_part(database: SourceDatabase, query: RowQuery, path: Path) -> ReadResult:
+    """Read the rows of a query with one condition into a file."""
+    return _read_part(database, query, path, _RowCounter(ignore_progress, None))
 
 
 def _read_parts(database: SourceDatabase, query: RowQuery, folder: Path, counter: _RowCounter) -> ReadResult:
@@ -79,7 +95,7 @@ def _read_parts(database: SourceDatabase, query: RowQuery, folder: Path, counter
     part_count = len(conditions)
 
     def work(number: int, condition: str) -> ReadResult:
-        path, part_name = folder / f"rows-{number}.parquet", f"{query.name}, part {number + 1} of {part_count}"
+        path, part_name = folder / f"rows-{number}.parquet", name_part(query, number)
         try:
             with database.share_snapshot() as connection:
                 return _read_part(connection, replace(query, conditions=[condition], name=part_name), path, counter)

@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from runnel.connect.feed.protocol import FeedChanges, FeedState, FetchedRows, TargetTable
-from runnel.connect.jdbc.bad_rows import check_bad_rows, check_key_is_unique, has_unique_key
+from runnel.connect.feed.protocol import FeedChanges, FeedState, FetchedRows
+from runnel.connect.jdbc.bad_rows import check_bad_rows, has_unique_key
 from runnel.connect.jdbc.database import SourceDatabase
 from runnel.connect.jdbc.null_watermark_rows import NullWatermarkRows, find_null_watermark_rows
+from runnel.connect.jdbc.row_files import RowFiles
 from runnel.connect.jdbc.table_inspection import TableInspection
 from runnel.errors import RunnelError, plural
-from runnel.model.progress import Progress
 
 if TYPE_CHECKING:
     from runnel.connect.jdbc.row_reader import ReadResult
@@ -77,10 +77,7 @@ def fetch(
     database: SourceDatabase,
     inspection: TableInspection,
     previous: FeedState | None,
-    folder: Path,
-    report_progress: Progress,
-    *,
-    target: TargetTable | None,
+    files: RowFiles,
 ) -> FetchedRows:
     """Read new rows, and all keys if the database has fewer rows than the table will have."""
     uses_index = _can_use_index(database, inspection, previous)
@@ -91,38 +88,38 @@ def fetch(
     )
     null_watermarks = find_null_watermark_rows(database, inspection, previous, stats.null_rows)
     null_watermarks.refuse_if_stop()
-    is_initial_load, is_unique = previous is None or previous["watermark"] is None, has_unique_key(database, inspection)
+    is_initial_load, is_unique = is_whole_read(previous), has_unique_key(database, inspection)
     key_names = tuple(column.name for column in inspection.key)
     with database.run_alongside(lambda: _add_row_count(database, inspection, stats)) as wait_for_stats:
-        read_result = _read_rows(
-            database,
-            inspection,
-            previous if not is_initial_load else None,
-            stats,
-            folder,
-            report_progress=report_progress,
-        )
+        read_result = _read_rows(database, inspection, previous if not is_initial_load else None, stats, files)
         if not is_unique:
-            check_key_is_unique(inspection, read_result.parts)
+            files.check_key(inspection, read_result)
         is_mirror = bool(key_names) and not is_initial_load and _needs_row_count(inspection)
-        expected_rows = (
-            target.count_rows_after(read_result.parts, key_names) if target is not None and is_mirror else None
-        )
+        target = files.target if is_mirror else None
+        expected_rows = target.count_rows_after(read_result.parts, key_names) if target is not None else None
     stats = wait_for_stats()
     if not is_initial_load and not inspection.key:
         _refuse_late_rows(inspection, stats, previous)
-    present = (
-        (_read_keys(database, inspection, folder, report_progress),)
-        if is_mirror and expected_rows != stats.rows
-        else ()
-    )
+    present = (_read_keys(database, inspection, files),) if is_mirror and expected_rows != stats.rows else ()
     state = _build_state(database, inspection, stats, previous, null_watermarks)
     mode: Any = "replace" if is_initial_load else "upsert" if key_names else "append"
     identity = hashlib.sha256(json.dumps([previous, state], sort_keys=True).encode()).hexdigest()
-    bad = check_bad_rows(inspection, (*read_result.bad, *null_watermarks.read_bad_rows(folder)))
+    bad = check_bad_rows(inspection, (*read_result.bad, *null_watermarks.read_bad_rows(files.folder)))
     return FetchedRows(
-        read_result.parts, state, f"jdbc:{identity}", mode, key_names, present_keys=present, bad_rows=bad
+        read_result.parts,
+        state,
+        f"jdbc:{identity}",
+        mode,
+        key_names,
+        present_keys=present,
+        bad_rows=bad,
+        shared_parts=read_result.shared_parts,
     )
+
+
+def is_whole_read(previous: FeedState | None) -> bool:
+    """Tell whether all rows are read, because none were read before, or none had a watermark."""
+    return previous is None or previous["watermark"] is None
 
 
 def _read_rows(
@@ -130,11 +127,9 @@ def _read_rows(
     inspection: TableInspection,
     previous: FeedState | None,
     stats: WatermarkStats,
-    folder: Path,
-    *,
-    report_progress: Progress,
+    files: RowFiles,
 ) -> "ReadResult":
-    from runnel.connect.jdbc.row_reader import RowQuery, read_rows
+    from runnel.connect.jdbc.row_reader import RowQuery
 
     watermark_column = inspection.watermark_column
     assert watermark_column is not None
@@ -149,7 +144,7 @@ def _read_rows(
         lower_bound = _lower_bound_sql(database, inspection, previous, stats)
         conditions, total = [f"{watermark_column.raw} {'>=' if inspection.key else '>'} {lower_bound}"], stats.new_rows
     query = RowQuery(inspection.columns, inspection.relation, conditions, inspection.name)
-    return read_rows(database, query, folder, report_progress, total)
+    return files.read(database, query, total)
 
 
 def _lower_bound_sql(
@@ -241,14 +236,14 @@ def _build_state(
     return {**state, "window": window}
 
 
-def _read_keys(database: SourceDatabase, inspection: TableInspection, folder: Path, report_progress: Progress) -> Path:
+def _read_keys(database: SourceDatabase, inspection: TableInspection, files: RowFiles) -> Path:
     """Write all keys of the database into a file and return its path."""
     from runnel.connect.jdbc.row_reader import RowQuery, read_rows
 
-    keys_folder = folder / "keys"
+    keys_folder = files.folder / "keys"
     keys_folder.mkdir()
     query = RowQuery(inspection.key, inspection.relation, ["1 = 1"], inspection.name)
-    read_rows(database, query, keys_folder, report_progress)
+    read_rows(database, query, keys_folder, files.report_progress)
     return keys_folder / "rows.parquet"
 
 

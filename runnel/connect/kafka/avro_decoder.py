@@ -9,7 +9,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from runnel.connect.files.avro_types import AvroColumns
+from runnel.connect.files.convert.avro_types import AvroColumns
 from runnel.declare.model.endpoints import Kafka
 from runnel.errors import Mistake
 
@@ -22,7 +22,7 @@ class AvroDecoder:
     def __init__(self, origin: Kafka, root: Path, at: str) -> None:
         from fastavro import parse_schema
 
-        text = _read_schema(origin.avro or "", root, at)
+        text = read_schema(origin.avro or "", root, at)
         try:
             parsed: Any = parse_schema(json.loads(text))
             columns = AvroColumns(parsed)
@@ -73,7 +73,8 @@ class AvroDecoder:
         return row if remaining_bytes == 0 else f"{remaining_bytes:,} bytes are left over"  # type: ignore[return-value]
 
 
-def _read_schema(avro: str, root: Path, at: str) -> str:
+def read_schema(avro: str, root: Path, at: str) -> str:
+    """Return the schema that a source names: as JSON, or as a path below the project's folder."""
     if avro.startswith("{"):
         return avro
     try:

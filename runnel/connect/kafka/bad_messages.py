@@ -1,5 +1,6 @@
 """Apply a source's `on_bad` policy to messages that are no rows; each is named by topic, partition and offset."""
 
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from runnel.connect.kafka.offset_range import OffsetRange
@@ -8,6 +9,15 @@ from runnel.declare.model.flow import Source
 from runnel.errors import RunnelError, plural
 
 _MAX_SHOWN = 20
+
+
+@dataclass(frozen=True)
+class BadMessageFacts:
+    """How many bad messages some work unit read, the first of them described, and those to quarantine."""
+
+    count: int
+    first_descriptions: tuple[str, ...]
+    quarantined_rows: tuple[QuarantinedRow, ...]
 
 
 class BadMessages:
@@ -38,13 +48,24 @@ class BadMessages:
         """Raise if there were bad messages and the source declares `on_bad="stop"`."""
         if self._source.on_bad != "stop" or not self._count:
             return
-        count = plural(self._count, "message") if is_complete else "many messages"
+        count = plural(self._count, "message") if is_complete and self._count <= _MAX_SHOWN else "many messages"
         lines = [
             f"{count} of {self._source.table} can't be read; nothing was loaded",
             *(f"    {description}" for description in self._first_descriptions),
         ]
         fix = 'correct what writes them; take the good ones with on_bad="quarantine" or on_bad="drop"'
         raise RunnelError("SOURCE_BAD_ROWS", "\n".join(lines), at=str(self._source.place), fix=fix)
+
+    @property
+    def facts(self) -> BadMessageFacts:
+        """Return what was recorded."""
+        return BadMessageFacts(self._count, tuple(self._first_descriptions), tuple(self._quarantined_rows))
+
+    def add_facts(self, facts: BadMessageFacts) -> None:
+        """Record the bad messages of a unit."""
+        self._count += facts.count
+        self._first_descriptions = [*self._first_descriptions, *facts.first_descriptions][:_MAX_SHOWN]
+        self._quarantined_rows += facts.quarantined_rows
 
     @property
     def rows(self) -> tuple[QuarantinedRow, ...]:

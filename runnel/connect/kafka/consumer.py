@@ -21,6 +21,8 @@ _MAX_BATCH_BYTES = 16_000_000
 _WAIT_SECONDS = 0.1
 _STALLED_SECONDS = 60.0
 _DOWN_SECONDS = 6.0
+_SAMPLED_SPANS, _SAMPLED_MESSAGES, _SAMPLE_SECONDS = 8, 100, 1.0
+_MESSAGE_BYTES = 1000  # if no message can be sampled
 _TRANSIENT_ERRORS = (
     *("_TRANSPORT", "_ALL_BROKERS_DOWN", "_RESOLVE", "_TIMED_OUT", "_MSG_TIMED_OUT", "_WAIT_COORD"),
     *("UNKNOWN_LEADER_EPOCH", "FENCED_LEADER_EPOCH", "NOT_LEADER_FOR_PARTITION", "LEADER_NOT_AVAILABLE"),
@@ -47,6 +49,25 @@ def consume_spans(
         _ConsumerLoop(client, consumer, spans, handle_messages, find_next_offset, report_progress=report_progress).run()
     finally:
         consumer.close()
+
+
+def sample_message_bytes(client: KafkaClient, spans: Sequence[OffsetRange]) -> int:
+    """Return about how many bytes a message of spans has, from the first messages of the longest ones."""
+    from confluent_kafka import TopicPartition
+
+    longest_spans = sorted(spans, key=lambda span: span.count, reverse=True)[:_SAMPLED_SPANS]
+    count = sum(span.count for span in spans)
+    messages: list[KafkaMessage] = []
+    if longest_spans:
+        consumer = client.create_consumer()
+        try:
+            consumer.assign([TopicPartition(span.topic, span.partition, span.start) for span in longest_spans])
+            sample = consumer.consume(min(_SAMPLED_MESSAGES, count), _SAMPLE_SECONDS)
+            messages = [message for message in cast("list[KafkaMessage]", sample) if message.error() is None]
+        finally:
+            consumer.close()
+    sizes = [len(message) + len(message.key() or b"") for message in messages] or [_MESSAGE_BYTES]
+    return sum(sizes) // len(sizes)
 
 
 class _ConsumerLoop:

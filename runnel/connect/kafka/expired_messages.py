@@ -18,7 +18,10 @@ from runnel.declare.model.flow import Source
 
 
 class ExpiredMessages:
-    """Counts expired messages. `ids` are those of the announced topics, `lost_before` what had expired before then."""
+    """Counts expired messages. `ids` are those of the announced topics, `lost_before` what had expired before then.
+
+    `lost_since` are the messages of each partition that expired since.
+    """
 
     def __init__(
         self,
@@ -33,7 +36,7 @@ class ExpiredMessages:
         self._client = client
         self._ids = ids
         self._lost_before = lost_before
-        self._lost_since: dict[PartitionId, int] = {}
+        self.lost_since: dict[PartitionId, int] = {}
 
     def find_next_offset(self, span: OffsetRange, offset: int) -> int:
         """Return where to continue in a span whose `offset` does not exist; raises if messages must not be skipped."""
@@ -45,9 +48,14 @@ class ExpiredMessages:
             raise topic_deleted_error(self._client, span.topic)
         low = min(topic_offsets.low[partition_id], span.end)
         if low > offset:
-            self._lost_since[partition_id] = self._lost_since.get(partition_id, 0) + low - offset
-            refuse_expired(self._source, self._origin, self._lost_since)
+            self.add_lost({partition_id: low - offset})
         return max(offset, low)
+
+    def add_lost(self, lost: Mapping[PartitionId, int]) -> None:
+        """Count messages of partitions as expired; raises if they must not be skipped."""
+        for partition_id, count in lost.items():
+            self.lost_since[partition_id] = self.lost_since.get(partition_id, 0) + count
+        refuse_expired(self._source, self._origin, self.lost_since)
 
     def refuse_recreated_topics(self, topics: set[str]) -> None:
         """Raise if topics were recreated since they were announced: then other messages were read."""
@@ -58,16 +66,16 @@ class ExpiredMessages:
 
     def identity(self, announced: str) -> str:
         """Return the id of the rows: the announced one, changed if messages expired since."""
-        if not self._lost_since:
+        if not self.lost_since:
             return announced
-        return f"{announced}:{hashlib.sha256(repr(sorted(self._lost_since.items())).encode()).hexdigest()[:16]}"
+        return f"{announced}:{hashlib.sha256(repr(sorted(self.lost_since.items())).encode()).hexdigest()[:16]}"
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """Return a warning if messages expired."""
-        partition_ids = sorted({*self._lost_before, *self._lost_since})
+        partition_ids = sorted({*self._lost_before, *self.lost_since})
         lost = {
-            partition_id: self._lost_before.get(partition_id, 0) + self._lost_since.get(partition_id, 0)
+            partition_id: self._lost_before.get(partition_id, 0) + self.lost_since.get(partition_id, 0)
             for partition_id in partition_ids
         }
         return (describe_expired(lost),) if lost else ()

@@ -2,17 +2,20 @@
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Mapping
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runnel.connect.feed.protocol import FeedChanges, FeedState, FetchedRows
+from runnel.connect.feed.protocol import FeedChanges, FeedState, FetchedRows, FetchPlace
 from runnel.connect.kafka.bad_messages import BadMessages
 from runnel.connect.kafka.client import KafkaClient
-from runnel.connect.kafka.consumer import consume_spans
+from runnel.connect.kafka.consumer import sample_message_bytes
 from runnel.connect.kafka.expired_messages import ExpiredMessages
 from runnel.connect.kafka.message_files import build_writer_factory
+from runnel.connect.kafka.message_units import MessageFetcher, divide_ranges, prepare_source, read_messages
 from runnel.connect.kafka.offset_plan import (
     OffsetPlan,
     describe_plan,
@@ -30,7 +33,36 @@ from runnel.model.progress import Progress
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
-    from runnel.connect.kafka.message import KafkaMessage
+
+_SAMPLED_FROM = 100_000  # messages
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """The announced ranges while they are read, and what is wrong with their messages."""
+
+    ranges: tuple[OffsetRange, ...]
+    ids: Mapping[str, str]
+    bad_messages: BadMessages
+    expired: ExpiredMessages
+
+    def check(self) -> None:
+        """Raise if other messages were read than announced, or bad ones that stop the source."""
+        if self.ranges:
+            self.expired.refuse_recreated_topics({span.topic for span in self.ranges})
+        self.bad_messages.refuse_if_stop()
+
+    def build_result(self, changes: FeedChanges, oldest_ms: int | None) -> FetchedRows:
+        """Return what was read, without its files."""
+        assert changes.until is not None and changes.identity is not None
+        return FetchedRows(
+            (),
+            changes.until["after"],
+            self.expired.identity(changes.identity),
+            bad_rows=self.bad_messages.rows,
+            warnings=self.expired.warnings,
+            oldest_at=oldest_ms / 1000 if oldest_ms is not None else None,
+        )
 
 
 class KafkaFeed:
@@ -43,6 +75,7 @@ class KafkaFeed:
         self._source = source
         self._origin = origin
         self._root = root
+        self._message_bytes: int | None = None  # of a message, on average
 
     def find_changes(self, state: FeedState | None, *, max_rows: int | None = None) -> FeedChanges:
         """Return how many messages were added since a state, without reading them.
@@ -63,7 +96,8 @@ class KafkaFeed:
                 partition_id: offset if offset >= 0 else topic_offsets.high[partition_id]
                 for partition_id, offset in offsets_at_start.items()
             }
-        plan = plan_offsets(state, topic_offsets, starts).limit_to(max_rows)
+        full_plan = plan_offsets(state, topic_offsets, starts)
+        plan = full_plan.limit_to(max_rows)
         refuse_expired(self._source, self._origin, plan.lost)
         if state is not None and plan.after == dict(state):
             return FeedChanges("no new messages", is_empty=True)
@@ -74,39 +108,64 @@ class KafkaFeed:
             until=until,
             rows=plan.count,
             identity=self._identity(plan, topic_offsets),
+            waiting_rows=full_plan.count,
+            estimate_bytes=cache(lambda: self._estimate_bytes(plan)),
         )
 
     def fetch(
         self, state: FeedState | None, changes: FeedChanges, folder: Path, report_progress: Progress
     ) -> FetchedRows:
         """Read exactly the announced messages; the source's policy decides about those that expired meanwhile."""
-        assert changes.until is not None and changes.identity is not None
-        spans = [OffsetRange(*values) for values in changes.until["spans"]]
-        bad_messages = BadMessages(self._source)
-        client, timestamps = self._client, list[int]()
-        lost_before = {(topic, number): count for topic, number, count in changes.until["lost"]}
-        expired = ExpiredMessages(self._source, self._origin, client, changes.until["after"]["ids"], lost_before)
+        reading = self._begin_reading(changes)
         writer_factory = build_writer_factory(
-            self._source, self._origin, self._root, folder, bad_messages, span_count=len(spans)
+            self._source, self._origin, self._root, folder, reading.bad_messages, span_count=len(reading.ranges)
         )
-        writers = {span: writer_factory.create_writer(span) for span in spans}
+        files = read_messages(self._client, reading.ranges, writer_factory, reading.expired, report_progress)
+        reading.check()
+        parts = files.parts or tuple(writer_factory.write_empty_part() if state is None else ())
+        return replace(reading.build_result(changes, files.oldest_ms), parts=parts)
 
-        def take(span: OffsetRange, messages: "list[KafkaMessage]") -> None:
-            timestamps.append(messages[0].timestamp()[1])
-            writers[span].add_messages(messages)
-
-        if spans:
-            consume_spans(client, spans, take, expired.find_next_offset, report_progress)
-            expired.refuse_recreated_topics({span.topic for span in spans})
-        parts = [part for writer in writers.values() for part in writer.close()]
-        bad_messages.refuse_if_stop()
-        all_parts = tuple(parts or (writer_factory.write_empty_part() if state is None else ()))
-        identity = expired.identity(changes.identity)
-        oldest_at = min(timestamps) / 1000 if timestamps else None
-        new_state = changes.until["after"]
-        return FetchedRows(
-            all_parts, new_state, identity, bad_rows=bad_messages.rows, warnings=expired.warnings, oldest_at=oldest_at
+    def fetch_in_units(self, state: FeedState | None, changes: FeedChanges, place: FetchPlace) -> FetchedRows:
+        """Read exactly the announced messages, in units of some ranges of offsets."""
+        reading = self._begin_reading(changes)
+        source = prepare_source(self._source, self._origin, self._root)
+        units = divide_ranges(reading.ranges, place.runner.parallel_units)
+        fetcher = MessageFetcher(source, reading.ids, place.scratch)
+        results = place.runner.run(
+            fetcher,
+            units,
+            lambda done, total: place.report_progress("reading messages on executors", done, total),
         )
+        lost = Counter[PartitionId]()
+        for result in results:
+            reading.bad_messages.add_facts(result.bad)
+            lost.update(result.lost)
+        reading.expired.add_lost(lost)
+        reading.check()
+        parts = tuple(part for result in results for part in result.parts)
+        oldest_ms = min((result.oldest_ms for result in results if result.oldest_ms is not None), default=None)
+        fetched = replace(reading.build_result(changes, oldest_ms), shared_parts=parts)
+        return fetched if parts or state is not None else self._add_empty_part(fetched, place, reading)
+
+    def _add_empty_part(self, fetched: FetchedRows, place: FetchPlace, reading: "_Reading") -> FetchedRows:
+        """Return fetched rows with a file that gives a new table its columns, if the format needs it."""
+        with place.scratch.open_folder() as folder:
+            factory = build_writer_factory(self._source, self._origin, self._root, folder.path, reading.bad_messages)
+            return replace(fetched, shared_parts=folder.share_files(factory.write_empty_part()))
+
+    def _estimate_bytes(self, plan: OffsetPlan) -> int:
+        """Return about how many bytes there are; messages are sampled again only if that costs little in comparison."""
+        if self._message_bytes is None or plan.count >= _SAMPLED_FROM:
+            self._message_bytes = sample_message_bytes(self._client, plan.spans)
+        return plan.count * self._message_bytes
+
+    def _begin_reading(self, changes: FeedChanges) -> "_Reading":
+        assert changes.until is not None
+        ranges = tuple(OffsetRange(*values) for values in changes.until["spans"])
+        ids = changes.until["after"]["ids"]
+        lost_before = {(topic, number): count for topic, number, count in changes.until["lost"]}
+        expired = ExpiredMessages(self._source, self._origin, self._client, ids, lost_before)
+        return _Reading(ranges, ids, BadMessages(self._source), expired)
 
     @cached_property
     def _client(self) -> KafkaClient:

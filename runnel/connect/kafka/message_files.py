@@ -1,5 +1,6 @@
 """Choose the writer of message files by the format of the source."""
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import count
@@ -25,6 +26,45 @@ class MessageWriter(Protocol):
         """Return the files."""
 
 
+class DividedWriter:
+    """Writes the messages of one span, those of each of its parts into files of their own."""
+
+    def __init__(self, span: OffsetRange, create_writer: Callable[[OffsetRange], MessageWriter]) -> None:
+        self._create_writer = create_writer
+        self._remaining = span.divide()
+        self._end = span.start
+        self._writer: MessageWriter | None = None
+        self._files: list[FetchedFile] = []
+
+    def add_messages(self, messages: Sequence[KafkaMessage]) -> None:
+        """Write messages, which follow those of the previous call."""
+        while messages:
+            if messages[0].offset() >= self._end:
+                self._open_next(messages[0].offset())
+            assert self._writer is not None
+            if messages[-1].offset() < self._end:
+                self._writer.add_messages(messages)
+                return
+            count = bisect_left(messages, self._end, key=lambda message: message.offset())
+            self._writer.add_messages(messages[:count])
+            messages = messages[count:]
+
+    def close(self) -> list[FetchedFile]:
+        """Return the files."""
+        if self._writer is not None:
+            self._files += self._writer.close()
+            self._writer = None
+        return self._files
+
+    def _open_next(self, offset: int) -> None:
+        """Go on to the part that has an offset."""
+        self.close()
+        part = self._remaining.pop(0)
+        while part.end <= offset:
+            part = self._remaining.pop(0)
+        self._end, self._writer = part.end, self._create_writer(part)
+
+
 @dataclass(frozen=True)
 class WriterFactory:
     """Creates writers for spans, and a file without rows that gives the table its columns if there is no message."""
@@ -43,7 +83,9 @@ def build_writer_factory(
         return folder / str(next(numbers))  # a topic's name may be too long for a file name
 
     if origin.format == "json":
-        return WriterFactory(lambda span: JsonlMessageWriter(span, path(), origin.include, bad), list)
+        return WriterFactory(
+            lambda span: DividedWriter(span, lambda part: JsonlMessageWriter(part, path(), origin.include, bad)), list
+        )
     from runnel.connect.kafka.avro_decoder import AvroDecoder
     from runnel.connect.kafka.parquet_writer import (
         AvroFormat,
@@ -58,6 +100,8 @@ def build_writer_factory(
         row_format = AvroFormat(AvroDecoder(origin, root, str(source.place)), origin.include, bad)
     name = ", ".join(origin.topics) or str(origin.pattern)
     return WriterFactory(
-        lambda span: ParquetMessageWriter(span, path(), row_format, max(span_count, 1)),
+        lambda span: DividedWriter(
+            span, lambda part: ParquetMessageWriter(part, path(), row_format, max(span_count, 1))
+        ),
         lambda: [write_empty_part(path(), name, row_format)],
     )

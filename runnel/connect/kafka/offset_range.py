@@ -1,6 +1,9 @@
 """Define a range of offsets of a partition. Pure."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+RANGE_OFFSETS = 250_000
+"""How many offsets a file has, and so a work unit: a longer range is divided, whether units read it or one process."""
 
 
 @dataclass(frozen=True)
@@ -16,6 +19,17 @@ class OffsetRange:
     def count(self) -> int:
         """Return how many offsets it has; messages may be fewer."""
         return self.end - self.start
+
+    def divide(self) -> "list[OffsetRange]":
+        """Return the ranges of at most `RANGE_OFFSETS` that it consists of.
+
+        >>> [(part.start, part.end) for part in OffsetRange("clicks", 0, 10, 250_020).divide()]
+        [(10, 250010), (250010, 250020)]
+        """
+        return [
+            replace(self, start=start, end=min(start + RANGE_OFFSETS, self.end))
+            for start in range(self.start, self.end, RANGE_OFFSETS)
+        ]
 
     @property
     def partition_name(self) -> str:

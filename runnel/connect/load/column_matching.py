@@ -13,7 +13,6 @@ from runnel.connect.files.format_reader import FileColumn
 from runnel.connect.files.text_values import ColumnConversion, build_conversion, guess_conversion
 from runnel.connect.iceberg_types import (
     can_cast,
-    describe_type,
     is_storable_as,
     list_promotions,
     replace_unknown_types,
@@ -30,6 +29,7 @@ from runnel.connect.load.nested_values import (
 )
 from runnel.errors import Mistake, did_you_mean, join_names
 from runnel.internal_names import explain_reserved_name
+from runnel.lake.iceberg.schema_diff import describe_type
 from runnel.lake.scan.duckdb_types import to_duckdb_type
 from runnel.names import quote_value
 
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from runnel.declare.model.column_types import Column
 
 ADD, IGNORE, STOP = "add", "ignore", "stop"
+_MISSING_FIX = "add the column, or correct its name; if files may lack it, --missing-columns null"
 _TOO_LONG = r"(^|[\[:,])\s*-?([1-9][0-9]{19,}|9[3-9][0-9]{17}|92[3-9][0-9]{16}|922[4-9][0-9]{15})\s*([,\]}]|$)"
 
 
@@ -99,7 +100,7 @@ def _match_column(
     files_label: str,
 ) -> ColumnChoice:
     if stored is None and declared_field is None:
-        return ColumnChoice(column, column.name, _guess_conversions(column))
+        return ColumnChoice(column, column.name, _guess_conversions(column), doc=column.doc)
     widens, drops = on_new_column == ADD, on_new_column == IGNORE
     if stored is None and declared_field is not None:
         kind = _add_file_fields(column, declared_field.field_type) if widens else declared_field.field_type
@@ -258,7 +259,7 @@ def _refuse_missing_columns(
         what = f"{files_label} lacks {join_names(missing)}" + did_you_mean(
             missing[0], [column.name for column in columns]
         )
-        raise Mistake("LOAD_COLUMN_MISSING", what, at=files_label, fix="add the column, or correct its name")
+        raise Mistake("LOAD_COLUMN_MISSING", what, at=files_label, fix=_MISSING_FIX)
     if table is not None and choices and not any(choice.stored for choice in choices):
         what = (
             f"{files_label} has none of the table's columns: it has {join_names(present)}, "

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyiceberg.manifest import DataFile
 
 from runnel.connect.files.file_patterns import check_unchanged
-from runnel.connect.files.format_reader import FormatReader
+from runnel.connect.files.format_reader import FormatReader, ReaderOptions
 from runnel.connect.files.load_request import DROP, LoadRequest
 from runnel.connect.files.open_files import AnyReader, describe_unreadable, inspect_files, open_reader
 from runnel.connect.files.parquet import ParquetReader
@@ -27,6 +27,7 @@ from runnel.lake.iceberg.parquet_writer import ROW_GROUP_ROWS
 from runnel.lake.scan.duckdb_connection import connect_duckdb
 from runnel.lake.scan.duckdb_types import quote_identifier, to_duckdb_type
 from runnel.model.progress import Progress
+from runnel.model.work_place import WorkPlace
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
@@ -46,6 +47,7 @@ class PreparedLoad:
     rows: int
     dropped: int
     new_columns: tuple[str, ...]
+    place: WorkPlace | None = None  # where the files were read; None if there was no choice
 
 
 def prepare_load(
@@ -63,14 +65,14 @@ def prepare_load(
                 raise describe_bad_rows(
                     con, _value_reader(reader, request), inferred, scratch.files_by_path, request.files_label
                 )
-            location, metadata, updates = _prepare_target(store, request, base, inferred.choices, reader)
+            location, metadata, updates = prepare_target(store, request, base, inferred.choices, reader)
             files, rows = _write_data_files(
                 store, con, request, reader, inferred, metadata=metadata, report_progress=report_progress
             )
         except (duckdb.Error, pa.ArrowException) as error:
             raise describe_unreadable(error, request) from error
     check_unchanged(request.files)
-    new_columns = tuple(choice.name for choice in inferred.choices if choice.stored is None) if base else ()
+    new_columns = list_new_columns(inferred.choices, base)
     return PreparedLoad(location, updates, tuple(files), rows, inferred.dropped, new_columns)
 
 
@@ -78,17 +80,33 @@ def open_request(
     con: duckdb.DuckDBPyConnection, request: LoadRequest, scratch: ScratchFiles, schema: "Schema | None" = None
 ) -> AnyReader:
     """Return the reader of all files of a request; raise if one of them can't be read. `schema` is the table's."""
-    names = tuple(column.name for column in request.schema) or tuple(f.name for f in (schema.fields if schema else ()))
-    request = replace(request, csv=replace(request.csv, names=names))
+    request = use_table_names(request, schema)
     files, unreadable_files = inspect_files(con, request, scratch)
     if unreadable_files:
         raise unreadable_files[0].error
     if not files:
-        what = f"{request.files_label} has no rows"
-        raise Mistake(
-            "LOAD_FILE_EMPTY", what, at=request.files_label, fix="leave it out, or see why its writer wrote nothing"
-        )
-    return open_reader(con, request, files, scratch)
+        raise describe_empty_files(request)
+    expected = tuple(column.name for column in request.schema) if request.allows_missing_columns else ()
+    return open_reader(con, request, files, scratch, ReaderOptions(expected))
+
+
+def use_table_names(request: LoadRequest, schema: "Schema | None") -> LoadRequest:
+    """Return a request that names the columns of CSV files without a header: as declared, or as in the table."""
+    names = tuple(column.name for column in request.schema) or tuple(f.name for f in (schema.fields if schema else ()))
+    return replace(request, csv=replace(request.csv, names=names))
+
+
+def describe_empty_files(request: LoadRequest) -> Mistake:
+    """Return the error for files of which none has rows."""
+    what = f"{request.files_label} has no rows"
+    return Mistake(
+        "LOAD_FILE_EMPTY", what, at=request.files_label, fix="leave it out, or see why its writer wrote nothing"
+    )
+
+
+def list_new_columns(choices: Sequence[ColumnChoice], base: str | None) -> tuple[str, ...]:
+    """Return the columns that an existing table gains."""
+    return tuple(choice.name for choice in choices if choice.stored is None) if base else ()
 
 
 def _infer_types(
@@ -113,10 +131,13 @@ def _value_reader(reader: FormatReader, request: LoadRequest) -> FormatReader:
     return PathReader(path_columns, list(reader.footers.values()))
 
 
-def _prepare_target(
-    store: "Store", request: LoadRequest, base: str | None, choices: Sequence[ColumnChoice], reader: FormatReader
+def prepare_target(
+    store: "Store", request: LoadRequest, base: str | None, choices: Sequence[ColumnChoice], reader: FormatReader | None
 ) -> "tuple[str, TableMetadata, tuple[TableUpdate, ...]]":
-    """Return the version to write for, created if there is none, and the metadata updates that it needs."""
+    """Return the version to write for, created if there is none, and the metadata updates that it needs.
+
+    `reader` has the footers of files that are registered in place.
+    """
     path_columns = [choice.name for choice in choices if request.in_place and choice.file_column.kind is None]
     if base is None:
         schema = schema_updates.create_schema(choices)

@@ -4,9 +4,10 @@ If somebody else changed the table in the meantime, the written files are publis
 changed, or another load created the table, the load starts again.
 """
 
+import os
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Protocol
 
 from sqlalchemy.engine import Connection
 
@@ -16,8 +17,9 @@ from runnel.connect.files.format_reader import CsvOptions, DocumentOptions
 from runnel.connect.files.load_request import LoadRequest
 from runnel.connect.load import register_parquet
 from runnel.connect.load.file_loader import PreparedLoad, prepare_load
+from runnel.connect.load.suggest.option_suggestion import SuggestedOptions, add_suggestion, suggest_options
 from runnel.declare.model.column_types import parse_columns
-from runnel.errors import Mistake, VersionConflict, plural
+from runnel.errors import Mistake, RunnelError, VersionConflict, plural
 from runnel.lake.history.branches import get_branch as known_branch
 from runnel.lake.history.commits import Commit, CommitChange, find_version
 from runnel.lake.iceberg import table_metadata, table_properties
@@ -26,8 +28,10 @@ from runnel.lake.iceberg.snapshots import VersionEdit, stage_version
 from runnel.lake.leases.pins import acquire_pin
 from runnel.lake.publish import CommitDraft, publish, retry_on_conflict
 from runnel.lake.table_writer import publish_edit
+from runnel.lake.work_runner import WorkContext, WorkRunner
 from runnel.model.progress import Progress
 from runnel.model.table_version import TableVersion
+from runnel.model.work_place import EXECUTORS, PROCESS, WorkPlace
 
 if TYPE_CHECKING:
     from runnel.lake.store import Store
@@ -42,7 +46,8 @@ class LoadOptions:
     """What a user may choose for a load.
 
     `schema` declares types as Spark writes them; types that it leaves out are inferred. `replace` removes the existing
-    rows in the same commit. `in_place` registers Parquet files without copying them.
+    rows in the same commit. `in_place` registers Parquet files without copying them. With
+    `missing_columns` "null", files may lack columns of the schema.
     """
 
     branch: str = "main"
@@ -54,6 +59,7 @@ class LoadOptions:
     on_bad: str = "stop"
     replace: bool = False
     in_place: bool = False
+    missing_columns: str = "stop"
     message: str | None = None
     csv: CsvOptions | None = None
     document: DocumentOptions | None = None
@@ -61,7 +67,10 @@ class LoadOptions:
 
 @dataclass(frozen=True)
 class LoadResult:
-    """The result of a load. `commit` is None if there was nothing to do: no rows and no new column."""
+    """The result of a load. `commit` is None if there was nothing to do: no rows and no new column.
+
+    `suggested` are options with which the first file of a new table would be read better, though it was loaded.
+    """
 
     commit: Commit | None
     table: "TableName"
@@ -71,6 +80,46 @@ class LoadResult:
     created: bool
     new_columns: tuple[str, ...] = ()
     dropped: int = 0
+    suggested: SuggestedOptions = field(default_factory=SuggestedOptions)
+    place: WorkPlace | None = None  # where the files were read; None if there was no choice
+
+
+class PrepareInUnits(Protocol):
+    """Loads files in work units, as `prepare_load` does in this process."""
+
+    def __call__(
+        self, store: "Store", request: LoadRequest, base: str | None, work: WorkContext, runner: WorkRunner
+    ) -> PreparedLoad:
+        """Write the files of a request as data files for the version `base` of its table, or for a new table."""
+
+
+@dataclass(frozen=True)
+class UnitLoading:
+    """Where files may be read other than in this process, and what reads them there."""
+
+    work: WorkContext
+    prepare: PrepareInUnits
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """Reads the files of a request in the place for their size."""
+
+    unit_loading: UnitLoading | None
+    report_progress: Progress | None
+
+    def read_files(self, store: "Store", request: LoadRequest, base: str | None) -> PreparedLoad:
+        if self.unit_loading is None:
+            return prepare_load(store, request, base, self.report_progress)
+        if request.in_place:
+            prepared = prepare_load(store, request, base, self.report_progress)
+            return replace(prepared, place=WorkPlace(PROCESS, "files are registered where they are"))
+        work = self.unit_loading.work
+        paths = [os.path.abspath(file.path) for file in request.files]  # noqa: PTH100 - links stay
+        runner = work.choose_runner(request.bytes, paths)
+        if runner.place.name == EXECUTORS:
+            return self.unit_loading.prepare(store, request, base, work, runner)
+        return replace(prepare_load(store, request, base, self.report_progress), place=runner.place)
 
 
 class _TableChanged(Exception):
@@ -84,10 +133,11 @@ def load_files(
     options: LoadOptions | None = None,
     *,
     progress: Progress | None = None,
+    unit_loading: UnitLoading | None = None,
 ) -> LoadResult:
     """Load the files that paths and globs match into a table of a branch; create the table if it does not exist.
 
-    Raises Mistake with a report of bad rows.
+    Raises Mistake with a report of bad rows. Without `unit_loading`, files are read in this process.
     """
     options = options or LoadOptions()
     branch = options.branch
@@ -95,11 +145,12 @@ def load_files(
     request = _build_request(table, patterns, options)
     if options.in_place:
         request = register_parquet.prepare_request(store, request)
+    reading = _Reading(unit_loading, progress)
     with acquire_pin(store.db, "write") as pin:
 
         def load_once() -> LoadResult:
             try:
-                return _load_once(store, request, options.message, pin, progress)
+                return _load_once(store, request, options.message, pin, reading)
             except _TableChanged as error:
                 raise VersionConflict(branch, [str(table)]) from error
 
@@ -120,6 +171,7 @@ def _build_request(table: "TableName", patterns: Sequence[str], options: LoadOpt
         on_bad=options.on_bad,
         replace=options.replace,
         in_place=options.in_place,
+        allows_missing_columns=options.missing_columns == "null",
         csv=options.csv or CsvOptions(),
         document=options.document or DocumentOptions(),
     )
@@ -127,13 +179,11 @@ def _build_request(table: "TableName", patterns: Sequence[str], options: LoadOpt
     return request
 
 
-def _load_once(
-    store: "Store", request: LoadRequest, message: str | None, pin: str, report_progress: Progress | None
-) -> LoadResult:
+def _load_once(store: "Store", request: LoadRequest, message: str | None, pin: str, reading: "_Reading") -> LoadResult:
     base = _find_version(store, request)
     if base is not None:
         _refuse_unloadable_table(store, request, base)
-    prepared = prepare_load(store, request, base.location if base else None, report_progress)
+    prepared = _prepare_load(store, request, base.location if base else None, reading)
     commit_message = message or _compose_message(request, prepared)
     if base is None:
         commit: Commit | None = _publish_new(store, request, prepared, commit_message, pin)
@@ -148,7 +198,21 @@ def _load_once(
         created=base is None,
         new_columns=prepared.new_columns,
         dropped=prepared.dropped,
+        suggested=suggest_options(request, request.files[0])
+        if base is None and not request.schema
+        else SuggestedOptions(),
+        place=prepared.place,
     )
+
+
+def _prepare_load(store: "Store", request: LoadRequest, base: str | None, reading: "_Reading") -> PreparedLoad:
+    try:
+        return reading.read_files(store, request, base)
+    except RunnelError as error:
+        improved = add_suggestion(error, request, is_source=False)
+        if improved is error:
+            raise
+        raise improved from error
 
 
 def _find_version(store: "Store", request: LoadRequest) -> TableVersion | None:

@@ -17,8 +17,8 @@ from pyiceberg.transforms import (
 )
 from pyiceberg.types import DoubleType, FloatType
 
-from runnel.connect.iceberg_types import describe_type
 from runnel.errors import Mistake, did_you_mean
+from runnel.lake.iceberg.schema_diff import describe_type
 from runnel.names import quote_value
 
 if TYPE_CHECKING:

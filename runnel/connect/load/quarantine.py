@@ -13,10 +13,20 @@ from pyiceberg.types import NestedField, StringType, TimestamptzType
 from runnel.declare.model.flow import quarantine_table_of
 from runnel.errors import Mistake
 from runnel.lake.iceberg import table_metadata, table_properties
-from runnel.lake.iceberg.data_file_owners import make_owner_prefix, read_file_name, read_owner_prefix
+from runnel.lake.iceberg.data_file_owners import (
+    SHARED_FILE_BYTES,
+    RowRun,
+    is_shared,
+    join_runs,
+    make_owner_prefix,
+    read_file_name,
+    read_owner_prefix,
+)
 from runnel.lake.iceberg.manifests import FileEntry, read_entries
 from runnel.lake.iceberg.parquet_writer import RowWriter
 from runnel.lake.iceberg.snapshots import VersionEdit, stage_version
+from runnel.lake.owners.row_parts import plan_owner_removal, write_excerpts
+from runnel.lake.owners.row_runs import OwnerLookup
 
 if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile
@@ -32,6 +42,7 @@ SCHEMA = Schema(
     NestedField(4, "run", StringType(), required=False),
     NestedField(5, "at", TimestamptzType(), required=False),
 )
+LEAST_SHARED = 32  # owners whose rows are written at once: then they share data files
 _BATCH_ROWS = 10_000
 _PLACE_IN_FILE = re.compile(r", (?:line|row|record) \d+(?=, |: )")
 _KAFKA_PLACE = re.compile(r"[^ ,]+, offset \d+(?=: )")
@@ -41,7 +52,7 @@ _KAFKA_PLACE = re.compile(r"[^ ,]+, offset \d+(?=: )")
 class QuarantinedRow:
     """A quarantined row. `file` is the source's file that it came from, None for a task's row.
 
-    `owner` is the name prefix of the data file that holds it; it identifies the source's file even after a rename.
+    `owner` is that of its data file, or of its run of rows there; it identifies the source's file even after a rename.
     """
 
     raw: str | None
@@ -101,21 +112,23 @@ def replace_owned_rows(
     """
     metadata, owner_set = table_metadata.load_metadata(store, base), frozenset(removed_owners)
     manifest_entries = list(read_entries(store, metadata)) if owner_set else []
-    removed = [entry for entry in manifest_entries if read_owner_prefix(entry.path) in owner_set]
-    compacted_entries = [
-        entry for entry in manifest_entries if read_owner_prefix(entry.path) is None
-    ]  # merged by a compaction
+    removal = plan_owner_removal(store, base, manifest_entries, owner_set)
+    removed = list(removal.removed)
+    unowned_entries = [
+        entry for entry in manifest_entries if read_owner_prefix(entry.path) is None and not is_shared(entry.path)
+    ]  # merged by a compaction before compactions kept owners
     retained_rows: list[QuarantinedRow] = []
-    if compacted_entries:
-        compacted_rows = [row for row, _ in _read_rows_with_files(store, metadata, compacted_entries)]
+    if unowned_entries:
+        unowned_rows = [row for row, _ in _read_rows_with_files(store, metadata, unowned_entries)]
         retained_rows = [
-            row for row in compacted_rows if row.file is None or make_owner_prefix(row.file) not in owner_set
+            row for row in unowned_rows if row.file is None or make_owner_prefix(row.file) not in owner_set
         ]
-        if len(retained_rows) < len(compacted_rows):
-            removed += compacted_entries
+        if len(retained_rows) < len(unowned_rows):
+            removed += unowned_entries
         else:
             retained_rows = []
     added = _write_rows(store, metadata, [*retained_rows, *_assign_owners(rows, owners or {})])
+    added += write_excerpts(store, removal.excerpts)
     return stage_version(store, base, VersionEdit(added=added, removed=removed)) if added or removed else base
 
 
@@ -159,13 +172,25 @@ def _read_rows_with_files(
 ) -> list[tuple[QuarantinedRow, str]]:
     """Return the rows of data files, the oldest first, each with the name of its data file."""
     from runnel.lake.scan.duckdb_connection import connect_duckdb, translate_duckdb_errors
-    from runnel.lake.scan.scan_sql import FILE_COLUMN, rows_sql
+    from runnel.lake.scan.scan_sql import FILE_COLUMN, POSITION_COLUMN, rows_sql
 
-    files_sql = rows_sql(store, metadata, manifest_entries, with_positions=True)
+    entries = list(manifest_entries)
+    files_sql = rows_sql(store, metadata, entries, with_positions=True)
     with translate_duckdb_errors(), connect_duckdb() as con:
         records = con.sql(f'SELECT * FROM ({files_sql}) ORDER BY "at", file, reason, raw').to_arrow_table().to_pylist()
+    owner_lookup = OwnerLookup(store, entries)
     return [
-        (QuarantinedRow(row["raw"], row["reason"], row["file"], row["run"], row["at"], read_owner_prefix(name)), name)
+        (
+            QuarantinedRow(
+                row["raw"],
+                row["reason"],
+                row["file"],
+                row["run"],
+                row["at"],
+                owner_lookup.find_owner(name, row[POSITION_COLUMN]),
+            ),
+            name,
+        )
         for row in records
         if (name := read_file_name(row[FILE_COLUMN]))
     ]
@@ -180,7 +205,8 @@ def replace_rows(
 ) -> str:
     """Stage a version without some of its rows and with others; return its location, or `base` if nothing changes.
 
-    Only the data files that hold removed rows are rewritten. `owners` maps file paths to owners.
+    Only the data files that hold removed rows are rewritten; in shared ones, the rows of other owners are copied.
+    `owners` maps file paths to owners.
     """
     metadata = table_metadata.load_metadata(store, base)
     pending_removals, new_rows = Counter(removed_rows), list(added_rows)
@@ -188,26 +214,40 @@ def replace_rows(
         return base
     entries_by_name = {read_file_name(entry.path): entry for entry in read_entries(store, metadata)}
     retained_by_name: dict[str, list[QuarantinedRow]] = {}
-    changed_names: set[str] = set()
+    changed_owners: dict[str, set[str]] = {}
     for row, name in _read_rows_with_files(store, metadata, entries_by_name.values()):
         if pending_removals[row]:
             pending_removals[row] -= 1
-            changed_names.add(name)
+            changed_owners.setdefault(name, set()).add(row.owner or "")
         else:
             retained_by_name.setdefault(name, []).append(row)
-    removed = [entries_by_name[name] for name in changed_names]
-    retained_rows = [row for name in changed_names for row in retained_by_name.get(name, ())]
+    removed = [entries_by_name[name] for name in changed_owners]
+    retained_rows = [
+        row
+        for name, file_owners in changed_owners.items()
+        for row in retained_by_name.get(name, ())
+        if (row.owner or "") in file_owners
+    ]
     added = _write_rows(store, metadata, [*retained_rows, *_assign_owners(new_rows, owners or {})])
+    for name, file_owners in changed_owners.items():
+        added += write_excerpts(store, plan_owner_removal(store, base, [entries_by_name[name]], file_owners).excerpts)
     return stage_version(store, base, VersionEdit(added=added, removed=removed))
 
 
 def _write_rows(store: "Store", metadata: "TableMetadata", rows: Iterable[QuarantinedRow]) -> "list[DataFile]":
-    """Write rows, with separate data files for each owner."""
+    """Write rows, with separate data files for each owner; if there are many owners, with shared ones."""
     groups: dict[str, list[QuarantinedRow]] = {}
     for row in rows:
         owner = row.owner or (make_owner_prefix(row.file) if row.file is not None else "")
         groups.setdefault(owner, []).append(row)
-    return [file for owner, group in groups.items() for file in _write_owner_rows(store, metadata, owner, group)]
+    files = [
+        file
+        for owner, group in groups.items()
+        if not owner or len(groups) < LEAST_SHARED
+        for file in _write_owner_rows(store, metadata, owner, group)
+    ]
+    shared_groups = {owner: group for owner, group in groups.items() if owner and len(groups) >= LEAST_SHARED}
+    return [*files, *_write_shared_rows(store, metadata, shared_groups)]
 
 
 def _write_owner_rows(
@@ -219,4 +259,18 @@ def _write_owner_rows(
     for start in range(0, len(rows), _BATCH_ROWS):
         batch = [vars(row) for row in rows[start : start + _BATCH_ROWS]]
         writer.write(pa.Table.from_pylist(batch, writer.arrow_schema))
+    return writer.close()
+
+
+def _write_shared_rows(
+    store: "Store", metadata: "TableMetadata", groups: Mapping[str, list[QuarantinedRow]]
+) -> "list[DataFile]":
+    import pyarrow as pa
+
+    writer = RowWriter(store, metadata, target_bytes=SHARED_FILE_BYTES, is_shared=True)
+    owned_rows = [(owner, row) for owner, group in groups.items() for row in group]
+    for start in range(0, len(owned_rows), _BATCH_ROWS):
+        batch = owned_rows[start : start + _BATCH_ROWS]
+        runs = join_runs(RowRun(owner, "", 1) for owner, _ in batch)
+        writer.write(pa.Table.from_pylist([vars(row) for _, row in batch], writer.arrow_schema), runs)
     return writer.close()

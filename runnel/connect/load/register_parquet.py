@@ -16,11 +16,12 @@ from pyiceberg.table.name_mapping import MappedField, NameMapping, create_mappin
 from runnel.connect.files.file_patterns import PARQUET, LocalFile
 from runnel.connect.files.load_request import LoadRequest
 from runnel.connect.files.parquet import FileFooter
-from runnel.connect.iceberg_types import describe_type, find_common_type, strip_field_ids
+from runnel.connect.iceberg_types import find_common_type, strip_field_ids
 from runnel.connect.load.column_matching import ColumnChoice
 from runnel.connect.load.parquet_footers import IN_PLACE_FIX, find_column
 from runnel.errors import Mistake, join_names
 from runnel.lake.iceberg.file_io import local_path, normalize_location
+from runnel.lake.iceberg.schema_diff import describe_type
 
 if TYPE_CHECKING:
     from runnel.lake.store import Store

@@ -4,22 +4,28 @@ A column starts with the first conversion that a sample of rows allows; if other
 is tried over all rows. So a typical load reads its files once here, and once to write them.
 """
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from runnel.connect.files.dialect_detection import suggest_encoding
+from pyiceberg.types import TimestampType, TimestamptzType
+
+from runnel.connect.files.csv import CsvReader
+from runnel.connect.files.csv_text.dialect_detection import suggest_encoding
 from runnel.connect.files.file_patterns import LocalFile
 from runnel.connect.files.format_reader import BadRow, FormatReader, RejectedRows
 from runnel.connect.files.jsonl import JsonReader, explain_broken_line
-from runnel.connect.iceberg_types import describe_type
+from runnel.connect.files.text_values import ColumnConversion
 from runnel.connect.load.column_matching import ColumnChoice
 from runnel.errors import Mistake, plural
+from runnel.lake.iceberg.schema_diff import describe_type, quote_column_name
 
 if TYPE_CHECKING:
     import duckdb
 
 SAMPLE_ROWS = 20_000
+_NESTED_REASON = re.compile("not an? (struct|array|map)<")
 MAX_EXAMPLES = 20
 
 
@@ -30,6 +36,7 @@ class InferredTypes:
     choices: tuple[ColumnChoice, ...]
     bad_count: int = 0
     rejected: RejectedRows = field(default_factory=RejectedRows)
+    row_count: int = 0  # including bad rows, if the rows were read
 
     @property
     def dropped(self) -> int:
@@ -42,6 +49,74 @@ class InferredTypes:
         return f"NOT ({_bad_row_sql(self.choices)})" if self.bad_count else "broken IS NULL"
 
 
+@dataclass(frozen=True)
+class MisfitCounts:
+    """How many values don't fit each conversion of each column, in order, and how many values each column has."""
+
+    wrong: Mapping[str, tuple[int, ...]]
+    values: Mapping[str, int]
+
+    @classmethod
+    def empty(cls, choices: Sequence[ColumnChoice]) -> "MisfitCounts":
+        """Return the counts of no rows."""
+        return cls(
+            {choice.name: (0,) * len(choice.conversions) for choice in choices}, {choice.name: 0 for choice in choices}
+        )
+
+    def __add__(self, other: "MisfitCounts") -> "MisfitCounts":
+        """Return the counts of the rows of both."""
+        wrong = {
+            name: tuple(map(sum, zip(counts, other.wrong[name], strict=True))) for name, counts in self.wrong.items()
+        }
+        return MisfitCounts(wrong, {name: count + other.values[name] for name, count in self.values.items()})
+
+
+def count_misfits(
+    con: "duckdb.DuckDBPyConnection", reader: FormatReader, choices: Sequence[ColumnChoice]
+) -> MisfitCounts:
+    """Count the misfits of every conversion at once, so that the counts of several groups of files can be added."""
+    single_choices = [
+        replace(choice, conversions=(conversion,)) for choice in choices for conversion in choice.conversions
+    ]
+    expressions = [f"count_if({_bad_value_sql(choice)} AND broken IS NULL)" for choice in single_choices]
+    expressions += [f"count({choice.conversions[0].present})" for choice in choices]
+    counts = con.execute(f"SELECT {', '.join(expressions)} FROM ({reader.build_select()})").fetchall()[0]
+    reader.pop_rejected()
+    wrong: dict[str, tuple[int, ...]] = {}
+    for choice, count in zip(single_choices, counts, strict=False):
+        wrong[choice.name] = (*wrong.get(choice.name, ()), count or 0)  # null if there are no rows
+    values = dict(zip((choice.name for choice in choices), counts[len(single_choices) :], strict=True))
+    return MisfitCounts(wrong, values)
+
+
+def settle_types(choices: Sequence[ColumnChoice], counts: MisfitCounts) -> tuple[ColumnChoice, ...]:
+    """Return the choices with one conversion each: the first that fits all values, else the preferred one.
+
+    This is what `infer_types` finds step by step. A guessed column without any value is text.
+    """
+    return tuple(replace(choice, conversions=(_settle_conversion(choice, counts),)) for choice in choices)
+
+
+def _settle_conversion(choice: ColumnChoice, counts: MisfitCounts) -> ColumnConversion:
+    if choice.is_guessed and not counts.values[choice.name]:
+        return choice.conversions[-1]
+    fitting = (
+        conversion for conversion, wrong in zip(choice.conversions, counts.wrong[choice.name], strict=True) if not wrong
+    )
+    return next(fitting, choice.conversions[0])
+
+
+def find_bad_rows(
+    con: "duckdb.DuckDBPyConnection", reader: FormatReader, choices: Sequence[ColumnChoice]
+) -> InferredTypes:
+    """Count the bad rows of columns with one settled conversion each."""
+    if not reader.must_check and not any(_needs_check(choice) for choice in choices):
+        return InferredTypes(tuple(choices))
+    bad_sql = f"SELECT count_if({_bad_row_sql(choices)}) FROM ({reader.build_select()})"
+    bad_count = con.execute(bad_sql).fetchall()[0][0] or 0  # null if there are no rows
+    return InferredTypes(tuple(choices), bad_count, reader.pop_rejected())
+
+
 def infer_types(
     con: "duckdb.DuckDBPyConnection", reader: FormatReader, choices: Sequence[ColumnChoice]
 ) -> InferredTypes:
@@ -51,8 +126,10 @@ def infer_types(
     current = _drop_contradicted_guesses(con, reader, choices)
     first_conversions = {choice.name: choice.conversions[0] for choice in choices}
     while True:
-        broken_count, wrong_counts, value_counts = _count_bad_values(con, reader, current)
+        row_count, broken_count, wrong_counts, value_counts = _count_bad_values(con, reader, current)
         rejected = reader.pop_rejected()
+        if isinstance(reader, CsvReader):
+            reader.check_rows(row_count + rejected.count)
         next_choices = tuple(
             _choose_next_conversion(choice, wrong_counts[choice.name], value_counts[choice.name]) for choice in current
         )
@@ -71,12 +148,12 @@ def infer_types(
         for choice in current
     )
     if not broken_count and not any(wrong_counts.values()):
-        return InferredTypes(final_choices, 0, rejected)
+        return InferredTypes(final_choices, 0, rejected, row_count + rejected.count)
     bad_counts = con.execute(
         f"SELECT count_if({_bad_row_sql(final_choices)}) FROM ({reader.build_select()})"
     ).fetchall()
     reader.pop_rejected()
-    return InferredTypes(final_choices, bad_counts[0][0], rejected)
+    return InferredTypes(final_choices, bad_counts[0][0], rejected, row_count + rejected.count)
 
 
 def _needs_check(choice: ColumnChoice) -> bool:
@@ -116,15 +193,16 @@ def _drop_contradicted_guesses(
 
 def _count_bad_values(
     con: "duckdb.DuckDBPyConnection", reader: FormatReader, choices: Sequence[ColumnChoice]
-) -> tuple[int, dict[str, int], dict[str, int]]:
-    """Return the number of broken rows and, per column, the numbers of values that don't fit and of all values."""
-    expressions = ["count_if(broken IS NOT NULL)"]
+) -> tuple[int, int, dict[str, int], dict[str, int]]:
+    """Return the numbers of rows and of broken rows and, per column, those of wrong values and of all values."""
+    expressions = ["count(*)", "count_if(broken IS NOT NULL)"]
     for choice in choices:
         expressions.append(f"count_if({_bad_value_sql(choice)} AND broken IS NULL)")
         expressions.append(f"count({choice.conversions[0].present})")
     counts = con.execute(f"SELECT {', '.join(expressions)} FROM ({reader.build_select()})").fetchall()[0]
     names = [choice.name for choice in choices]
-    return counts[0], dict(zip(names, counts[1::2], strict=True)), dict(zip(names, counts[2::2], strict=True))
+    wrong_counts, value_counts = (dict(zip(names, counts[start::2], strict=True)) for start in (2, 3))
+    return counts[0], counts[1], wrong_counts, value_counts
 
 
 def _choose_next_conversion(choice: ColumnChoice, wrong_count: int, value_count: int) -> ColumnChoice:
@@ -150,21 +228,37 @@ def describe_bad_rows(
     con: "duckdb.DuckDBPyConnection",
     reader: FormatReader,
     inferred: InferredTypes,
-    files: dict[str, LocalFile],
+    files: Mapping[str, LocalFile],
     files_label: str,
 ) -> Mistake:
     """Return the error that reports bad rows: where they are, what is wrong, and how many there are."""
-    bad_examples = sorted(
+    return describe_examples(list_examples(con, reader, inferred, files), inferred.dropped, files.values(), files_label)
+
+
+def list_examples(
+    con: "duckdb.DuckDBPyConnection", reader: FormatReader, inferred: InferredTypes, files: Mapping[str, LocalFile]
+) -> list[BadRow]:
+    """Return some of the bad rows, in order."""
+    return sorted(
         [*inferred.rejected.examples, *_read_examples(con, reader, inferred, files, MAX_EXAMPLES)], key=_sort_key
     )
-    total = inferred.dropped
+
+
+def describe_examples(
+    bad_examples: Sequence[BadRow], total: int, files: Iterable[LocalFile], files_label: str
+) -> Mistake:
+    """Return the error that reports bad rows, of which some are given as examples."""
     head = f"{plural(total, 'row')} of {files_label} can't be loaded; nothing was loaded"
     lines = [f"    {row}" for row in bad_examples[:MAX_EXAMPLES]]
-    if total > len(lines):
-        lines.append(f"    ... and {total - len(lines):,} more")
+    shown_rows = {(row.file, row.position) for row in bad_examples[:MAX_EXAMPLES]}
+    if total > len(shown_rows):
+        lines.append(f"    ... and {plural(total - len(shown_rows), 'more row')}")
     encoding = bool(bad_examples) and "not UTF-8" in bad_examples[0].reason
     fix = "correct them, or load the good rows only: --on-bad drop"
-    bad_file = next((file for file in files.values() if encoding and file.name == bad_examples[0].file), None)
+    mixed_row = next((row for row in bad_examples if row.column and _NESTED_REASON.match(row.reason)), None)
+    if mixed_row is not None:
+        fix += f"; or declare {quote_column_name(mixed_row.column or '')} as string, which keeps all its values as text"
+    bad_file = next((file for file in files if encoding and file.name == bad_examples[0].file), None)
     fix = suggest_encoding(bad_file) if bad_file is not None else fix
     first_position = f"{bad_examples[0].file}:{bad_examples[0].position.split()[-1]}" if bad_examples else None
     return Mistake(
@@ -173,7 +267,7 @@ def describe_bad_rows(
 
 
 def list_bad_rows(
-    con: "duckdb.DuckDBPyConnection", reader: FormatReader, inferred: InferredTypes, files: dict[str, LocalFile]
+    con: "duckdb.DuckDBPyConnection", reader: FormatReader, inferred: InferredTypes, files: Mapping[str, LocalFile]
 ) -> list[BadRow]:
     """Return every bad row, one for each column that is wrong, by file and place."""
     examples = _read_examples(con, reader, inferred, files, None)
@@ -184,7 +278,7 @@ def list_bad_rows(
 
 
 def find_files_with_bad_rows(
-    con: "duckdb.DuckDBPyConnection", reader: FormatReader, inferred: InferredTypes, files: dict[str, LocalFile]
+    con: "duckdb.DuckDBPyConnection", reader: FormatReader, inferred: InferredTypes, files: Mapping[str, LocalFile]
 ) -> frozenset[str]:
     """Return the names of the files that have bad rows."""
     names: set[str] = set()
@@ -213,7 +307,7 @@ def _read_examples(
     con: "duckdb.DuckDBPyConnection",
     reader: FormatReader,
     inferred: InferredTypes,
-    files: dict[str, LocalFile],
+    files: Mapping[str, LocalFile],
     most: int | None,
 ) -> list[BadRow]:
     if not inferred.bad_count:
@@ -244,8 +338,8 @@ def _read_file_examples(
         f"SELECT {', '.join(['row', 'broken', *columns])} FROM ({numbered}) WHERE {_bad_row_sql(choices)} "
         f"ORDER BY row LIMIT {'ALL' if most is None else most}"
     ).fetchall()
-    reader.pop_rejected()
     positions = reader.locate_rows(file, [row[0] for row in rows])
+    reader.pop_rejected()
     examples: list[BadRow] = []
     for row, broken, *values in rows:
         position = positions.get(row, f"row {row}")
@@ -265,7 +359,8 @@ def _read_file_examples(
 def _explain_bad_value(choice: ColumnChoice, value: str | None) -> str:
     if value is None or (choice.required and value == ""):
         return "null, but the column is required"
-    return (
-        f"not {'an' if describe_type(choice.conversions[0].kind)[0] in 'aeiou' else 'a'} "
-        f"{describe_type(choice.conversions[0].kind)}"
-    )
+    kind = choice.conversions[0].kind
+    type_name = describe_type(kind)
+    is_time = isinstance(kind, (TimestampType, TimestamptzType))
+    hint = choice.file_column.text_format.explain_epoch(value) if is_time else ""
+    return f"not {'an' if type_name[0] in 'aeiou' else 'a'} {type_name}{hint}"

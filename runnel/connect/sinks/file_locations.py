@@ -1,14 +1,21 @@
 """Store the files of a sink in a local folder or in an object store. A file is replaced atomically."""
 
+import os
+import secrets
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from runnel import temp_dirs
 from runnel.connect.files.object_stores import describe_store_error, open_file_system, run_concurrently
 from runnel.lake.iceberg.file_io import fsync_path
+
+_UNIT_FOLDER = ".runnel"
+_MOST_COPIED_BYTES = 5 << 30  # larger objects are not copied by one request
+_CHUNK_BYTES = 8 << 20
 
 
 class FileLocation(Protocol):
@@ -33,6 +40,73 @@ class FileLocation(Protocol):
 
     def describe_error(self, error: OSError) -> tuple[str, bool]:
         """Return a description of an error, and whether it is transient."""
+
+    @property
+    def local_path(self) -> str | None:
+        """Return the folder of this machine's disk; None if it is in an object store."""
+
+    def unit_staging(self, folder: Path) -> AbstractContextManager[str]:
+        """Yield the name of a place that work units write to; it is removed afterwards.
+
+        `folder` is the staging folder.
+        """
+
+    def open_attempt(self, staging: str) -> AbstractContextManager["AttemptFolder"]:
+        """Yield a local folder for an attempt of a work unit."""
+
+    def put_staged(self, files: "Mapping[str, StagedFile]") -> Iterator[str]:
+        """Move files that work units staged to their final names, and yield each name once that is done."""
+
+
+@dataclass(frozen=True)
+class StagedFile:
+    """A file that a work unit wrote: its path relative to the sink, where it is staged, and its size."""
+
+    name: str
+    staged_at: str
+    bytes: int
+
+
+class AttemptFolder(Protocol):
+    """The folder that one attempt of a work unit writes to."""
+
+    folder: Path
+
+    def keep(self, folder: Path) -> tuple[StagedFile, ...]:
+        """Stage all files below a folder, and return them by their paths relative to it."""
+
+
+def list_files(folder: Path) -> dict[str, Path]:
+    """Return all files below a folder, by their relative paths."""
+    return {str(path.relative_to(folder)): path for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+class _SharedFolder:
+    """A folder of an attempt that the driver sees, too."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def keep(self, folder: Path) -> tuple[StagedFile, ...]:
+        files = list_files(folder)
+        return tuple(StagedFile(name, str(path), path.stat().st_size) for name, path in files.items())
+
+
+class _UploadedFolder:
+    """A temporary folder of an attempt, whose files are uploaded."""
+
+    def __init__(self, folder: Path, location: "ObjectStoreFolder", prefix: str) -> None:
+        self.folder = folder
+        self._location = location
+        self._prefix = prefix
+
+    def keep(self, folder: Path) -> tuple[StagedFile, ...]:
+        files = {f"{self._prefix}/{name}": path for name, path in list_files(folder).items()}
+        for _ in self._location.put(files):
+            pass
+        return tuple(
+            StagedFile(name.removeprefix(f"{self._prefix}/"), name, path.stat().st_size) for name, path in files.items()
+        )
 
 
 class LocalFolder:
@@ -87,6 +161,29 @@ class LocalFolder:
                 if folder == self._root or (folder.is_dir() and any(folder.iterdir())):
                     break
                 shutil.rmtree(folder, ignore_errors=True)  # somebody else may have removed it
+
+    @property
+    def local_path(self) -> str | None:
+        """Return the folder."""
+        return os.path.abspath(self._root)  # noqa: PTH100 - links stay as they are
+
+    @contextmanager
+    def unit_staging(self, folder: Path) -> Iterator[str]:
+        """Yield a folder in the staging folder, with which it is removed."""
+        unit_folder = folder / "units"
+        unit_folder.mkdir()
+        yield str(unit_folder)
+
+    @contextmanager
+    def open_attempt(self, staging: str) -> Iterator[AttemptFolder]:
+        """Yield a new folder; fails if the delivery is over and its staging folder removed."""
+        folder = Path(staging) / secrets.token_hex(8)
+        folder.mkdir()
+        yield _SharedFolder(folder)
+
+    def put_staged(self, files: Mapping[str, StagedFile]) -> Iterator[str]:
+        """Rename the files one after another."""
+        return self.put({name: Path(staged_file.staged_at) for name, staged_file in files.items()})
 
     def describe_error(self, error: OSError) -> tuple[str, bool]:
         """Return the message of the operating system."""
@@ -150,6 +247,48 @@ class ObjectStoreFolder:
                 with suppress(FileNotFoundError):
                     system.delete_dir(f"{root}/{folder}")
                 folder = folder.rpartition("/")[0]
+
+    @property
+    def local_path(self) -> str | None:
+        """Return None: every machine reaches the store."""
+        return None
+
+    @contextmanager
+    def unit_staging(self, folder: Path) -> Iterator[str]:  # noqa: ARG002 - units can't see it
+        """Yield a new name below the sink's folder; leftovers of earlier deliveries are removed."""
+        self._remove_staged_files()
+        try:
+            yield f"{_UNIT_FOLDER}/{secrets.token_hex(8)}"
+        finally:
+            self._remove_staged_files()
+
+    @contextmanager
+    def open_attempt(self, staging: str) -> Iterator[AttemptFolder]:
+        """Yield a temporary folder."""
+        with temp_dirs.create_scoped("sink") as name:
+            yield _UploadedFolder(Path(name), self, f"{staging}/{secrets.token_hex(8)}")
+
+    def put_staged(self, files: Mapping[str, StagedFile]) -> Iterator[str]:
+        """Copy several objects at a time within the store; yield their names in the given order."""
+        yield from run_concurrently(lambda name: self._copy_object(name, files[name]), list(files))
+
+    def _copy_object(self, name: str, staged_file: StagedFile) -> str:
+        system, root = open_file_system(self._address, self._storage)
+        source, target = f"{root}/{staged_file.staged_at}", f"{root}/{name}"
+        if staged_file.bytes < _MOST_COPIED_BYTES:
+            system.copy_file(source, target)
+        else:
+            with system.open_input_stream(source) as reader, system.open_output_stream(target) as writer:
+                while chunk := reader.read(_CHUNK_BYTES):
+                    writer.write(chunk)
+        if system.get_file_info(target).size != staged_file.bytes:
+            raise OSError(f"{name} was not written completely")
+        return name
+
+    def _remove_staged_files(self) -> None:
+        system, root = open_file_system(self._address, self._storage)
+        with suppress(FileNotFoundError):
+            system.delete_dir(f"{root}/{_UNIT_FOLDER}")
 
     def describe_error(self, error: OSError) -> tuple[str, bool]:
         """Return the message of the object store, without its keys."""

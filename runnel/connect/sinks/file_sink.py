@@ -1,13 +1,15 @@
 """Deliver a table to a file. It is written to a staging folder and then renamed, so that nobody sees half a file."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runnel.connect.sinks import failpoints
 from runnel.connect.sinks.file_locations import FileLocation
-from runnel.connect.sinks.sink_target import StatelessSink
+from runnel.connect.sinks.folder_layout import write_files
+from runnel.connect.sinks.sink_target import DeliveredRows, StatelessSink
 from runnel.declare.model.endpoints import Files
 from runnel.declare.model.flow import Sink
 from runnel.errors import RunnelError, Unreachable
@@ -22,6 +24,26 @@ COMPRESSIONS = {"gz": "gzip", "zst": "zstd"}
 _CSV_OPTIONS = {"delimiter": "DELIMITER", "null": "NULLSTR", "quote": "QUOTE", "escape": "ESCAPE"}
 
 
+@dataclass(frozen=True)
+class FileErrors:
+    """The names that errors of a sink of files have."""
+
+    glob: str
+    at: str
+
+    @contextmanager
+    def translate(self, location: FileLocation) -> Iterator[None]:
+        """Turn errors of the folder or object store into errors that a user can act on."""
+        try:
+            yield
+        except OSError as error:  # not chained: the full text of an object store's error may contain its keys
+            text, is_transient = location.describe_error(error)
+            what = f"{quote_value(self.glob)} can't be written: {text}"
+            if is_transient:
+                raise Unreachable("SINK_UNREACHABLE", what, at=self.at, fix=location.fix) from None
+            raise RunnelError("SINK_FILE", what, at=self.at, fix=location.fix) from None
+
+
 class BaseFileSink(StatelessSink):
     """The common base of file and folder sinks."""
 
@@ -29,6 +51,7 @@ class BaseFileSink(StatelessSink):
         self._sink = sink
         self._target = target
         self._location = location
+        self._errors = FileErrors(target.glob, str(sink.place))
 
     def _copy_options(self, compression: str | None) -> list[str]:
         """Return the options of DuckDB's COPY for the format."""
@@ -48,17 +71,8 @@ class BaseFileSink(StatelessSink):
         )
         return copy_options
 
-    @contextmanager
-    def _translate_errors(self) -> Iterator[None]:
-        """Turn errors of the folder or object store into errors that a user can act on."""
-        try:
-            yield
-        except OSError as error:  # not chained: the full text of an object store's error may contain its keys
-            text, is_transient = self._location.describe_error(error)
-            what, at = f"{quote_value(self._target.glob)} can't be written: {text}", str(self._sink.place)
-            if is_transient:
-                raise Unreachable("SINK_UNREACHABLE", what, at=at, fix=self._location.fix) from None
-            raise RunnelError("SINK_FILE", what, at=at, fix=self._location.fix) from None
+    def _translate_errors(self) -> AbstractContextManager[None]:
+        return self._errors.translate(self._location)
 
 
 class FileSink(BaseFileSink):
@@ -73,31 +87,21 @@ class FileSink(BaseFileSink):
         with self._translate_errors():
             return recorded if self._location.has([self._file_name]) else None
 
-    def deliver(self, change: "OutgoingChange") -> int:
+    def deliver(self, change: "OutgoingChange") -> DeliveredRows:
         """Write the table to a staging folder, then replace the file; for a dropped table remove the file."""
         with self._translate_errors():
             if change.is_dropped:
                 self._location.remove([self._file_name])
-                return 0
+                return DeliveredRows(0)
             with self._location.staging() as folder:
-                return self._replace_file(change, folder / self._file_name)
+                return DeliveredRows(self._replace_file(change, folder / self._file_name))
 
     def _replace_file(self, change: "OutgoingChange", staged_path: Path) -> int:
         options = ", ".join(self._copy_options(COMPRESSIONS.get(staged_path.suffix[1:])))
-        write_files(change, f"COPY (FROM {change.all_rows_view()}) TO {quote_literal(str(staged_path))} ({options})")
+        write_files(
+            change.connection, f"COPY (FROM {change.all_rows_view()}) TO {quote_literal(str(staged_path))} ({options})"
+        )
         failpoints.reach(failpoints.SENDING)
         for _ in self._location.put({self._file_name: staged_path}):
             pass
         return change.row_count
-
-
-def write_files(change: "OutgoingChange", sql: str) -> None:
-    """Let DuckDB write files."""
-    import duckdb
-
-    try:
-        change.connection.execute(sql)
-    except duckdb.IOException as error:
-        if "No files found" in str(error) or "Could not read" in str(error):
-            raise  # the unreadable file is one of the lake
-        raise OSError(None, str(error).splitlines()[0]) from error

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from runnel.connect.sinks import failpoints
-from runnel.connect.sinks.sink_target import StatelessSink
+from runnel.connect.sinks.sink_target import DeliveredRows, StatelessSink
 from runnel.declare.model.endpoints import Function
 from runnel.declare.model.flow import Sink
 from runnel.errors import RunnelError, Unreachable
@@ -38,7 +38,7 @@ class FunctionSink(StatelessSink):
         self._function = target.function
         self._takes_change = "change" in inspect.signature(target.function).parameters
 
-    def deliver(self, change: "OutgoingChange") -> int:
+    def deliver(self, change: "OutgoingChange") -> DeliveredRows:
         """Call the function; without a parameter `change` it is called only if rows were added."""
         added_count, removed_count = change.added_and_removed
         if self._takes_change:
@@ -50,7 +50,7 @@ class FunctionSink(StatelessSink):
         elif added_count:
             self._call_function(change.read_table(f"FROM {change.added_view()}"))
         failpoints.reach(failpoints.SENDING)
-        return added_count + removed_count if self._takes_change else added_count
+        return DeliveredRows(added_count + removed_count if self._takes_change else added_count)
 
     def _call_function(self, rows: "pa.Table", **extra_arguments: DeliveredChange) -> None:
         try:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
@@ -14,6 +15,15 @@ from runnel.errors import Mistake, did_you_mean
 if TYPE_CHECKING:
     from runnel.connect.sinks.file_locations import FileLocation
     from runnel.connect.sinks.table_change import OutgoingChange
+    from runnel.model.work_place import WorkPlace
+
+
+@dataclass(frozen=True)
+class DeliveredRows:
+    """How many rows a sink accepted, and where they were read and sent; None if there was no choice."""
+
+    count: int
+    place: "WorkPlace | None" = None
 
 
 class SinkTarget(Protocol):
@@ -25,8 +35,8 @@ class SinkTarget(Protocol):
         A sink that stores the commit with the rows knows better than the catalog if a process was killed in between.
         """
 
-    def deliver(self, change: "OutgoingChange") -> int:
-        """Deliver a change completely or not at all, and return the number of rows.
+    def deliver(self, change: "OutgoingChange") -> DeliveredRows:
+        """Deliver a change completely or not at all.
 
         Raises Unreachable if a later retry may succeed.
         """

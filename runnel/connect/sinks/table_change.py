@@ -10,9 +10,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
-from runnel.internal_names import internal_column
-from runnel.lake.diff.file_delta import FileDelta, compute_file_delta, find_differing_files
-from runnel.lake.diff.row_delta import ComparedColumn, count_changed_rows, find_common_columns
+from runnel.connect.sinks.net_rows import create_net_views, old_rows_sql, removed_keys_sql
+from runnel.lake.diff.compared_columns import ComparedColumn
+from runnel.lake.diff.file_delta import compute_file_delta, find_differing_files
+from runnel.lake.diff.row_delta import count_changed_rows
+from runnel.lake.iceberg.manifests import FileEntry, read_entries
 from runnel.lake.iceberg.table_metadata import load_metadata
 from runnel.lake.scan.duckdb_connection import connect_duckdb, translate_duckdb_errors
 from runnel.lake.scan.duckdb_types import quote_identifier, to_duckdb_type
@@ -24,14 +26,33 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
 
     from runnel.lake.flow_state.sink_backlog import DeliveryStep
-    from runnel.lake.iceberg.manifests import FileEntry
     from runnel.lake.store import Store
+    from runnel.lake.work_runner import ChooseRunner, ReportUnits
     from runnel.names import TableName
 
 BATCH_ROWS = 122_880
-_COUNT = internal_column("count")
 ReportProgress = Callable[[int, int], None]
 """Called with how many rows were delivered, and of how many."""
+
+
+@dataclass(frozen=True)
+class ChangedFiles:
+    """The files, with their deletes, that hold every row in which two versions differ.
+
+    If `has_only_added_rows`, the rows of `new` are the added rows. Otherwise rows of `old` and `new` cancel out.
+    """
+
+    old: tuple[FileEntry, ...]
+    new: tuple[FileEntry, ...]
+    has_only_added_rows: bool
+
+
+@dataclass(frozen=True)
+class DeliveryWork:
+    """Where a delivery may be made, and the callback for finished work units."""
+
+    choose_runner: "ChooseRunner"
+    report_units: "ReportUnits | None" = None
 
 
 @dataclass
@@ -48,6 +69,7 @@ class OutgoingChange:
     key: str
     connection: "duckdb.DuckDBPyConnection" = field(repr=False)
     report_progress: ReportProgress = field(repr=False)
+    work: DeliveryWork | None = None  # None if everything is done in this process
     _created_views: set[str] = field(default_factory=set, init=False, repr=False)  # listing views in DuckDB is slow
 
     @property
@@ -68,7 +90,7 @@ class OutgoingChange:
     @cached_property
     def columns(self) -> tuple[ComparedColumn, ...]:
         """Return the columns of the table; of a dropped table those that it had."""
-        metadata = self._after or self._before
+        metadata = self.after or self.before
         return (
             tuple(ComparedColumn(column.name, column.field_type) for column in metadata.schema().fields)
             if metadata
@@ -92,7 +114,7 @@ class OutgoingChange:
     def all_rows_view(self) -> str:
         """Return the name of the view of all rows."""
         if "whole" not in self._created_views:
-            self._create_view("whole", rows_sql(self.store, self._after) if self._after else self._empty_select())
+            self._create_view("whole", rows_sql(self.store, self.after) if self.after else self.empty_select())
         return "whole"
 
     def added_view(self) -> str:
@@ -107,14 +129,8 @@ class OutgoingChange:
 
     def removed_keys_sql(self, key: Sequence[str]) -> str:
         """Return a SELECT of the keys that no row has anymore."""
-        names = ", ".join(map(quote_identifier, key))
-        same = " AND ".join(
-            f"gone.{quote_identifier(name)} IS NOT DISTINCT FROM came.{quote_identifier(name)}" for name in key
-        )
-        return (
-            f"SELECT DISTINCT {names} FROM {self.removed_view()} AS gone "
-            f"ANTI JOIN {self.added_view()} AS came ON {same}"
-        )
+        self._create_diff_views()
+        return removed_keys_sql(key)
 
     def fetch_row(self, sql: str) -> tuple[Any, ...] | None:
         """Return the first row of a query."""
@@ -141,73 +157,52 @@ class OutgoingChange:
         return cast("pa.Table", self.connection.sql(sql).to_arrow_table())
 
     @cached_property
-    def _after(self) -> "TableMetadata | None":
+    def after(self) -> "TableMetadata | None":
+        """Return the newer version; None if the table was dropped."""
         return load_metadata(self.store, self.step.after.location) if self.step.after else None
 
     @cached_property
-    def _before(self) -> "TableMetadata | None":
+    def before(self) -> "TableMetadata | None":
+        """Return the version that the sink has; None if all rows are delivered."""
         return load_metadata(self.store, self.step.before.location) if self.step.before and not self.is_full else None
+
+    @cached_property
+    def changed_files(self) -> ChangedFiles:
+        """Return the files that differ; all files of the newer version if all rows are delivered."""
+        if self.before is None:
+            return ChangedFiles((), self.list_all_files(), has_only_added_rows=True)
+        before = self.step.before.location if self.step.before else None
+        after = self.step.after.location if self.step.after else None
+        file_delta = compute_file_delta(self.store, before, after)
+        if self.after is not None and file_delta.appends_only and self.before.table_uuid == self.after.table_uuid:
+            return ChangedFiles((), file_delta.added, has_only_added_rows=True)
+        old, new = find_differing_files(self.store, before, after, file_delta)
+        return ChangedFiles(old, new, has_only_added_rows=False)
+
+    def list_all_files(self) -> tuple[FileEntry, ...]:
+        """Return all data and delete files of the newer version."""
+        return tuple(read_entries(self.store, self.after)) if self.after else ()
 
     def _create_diff_views(self) -> None:
         """Create the views `came` and `gone`. Only files that differ are read; rows in both versions cancel out."""
         if "came" in self._created_views:
             return
-        if self._before is None or self.is_full:
-            self._create_view("gone", self._empty_select())
+        if self.before is None:
+            self._create_view("gone", self.empty_select())
             self._create_view("came", f"FROM {self.all_rows_view()}")
             return
-        before = self.step.before.location if self.step.before else None
-        after = self.step.after.location if self.step.after else None
-        file_delta = compute_file_delta(self.store, before, after)
-        if self._after is not None and file_delta.appends_only and self._before.table_uuid == self._after.table_uuid:
-            self._create_view("gone", self._empty_select())
-            self._create_view("came", rows_sql(self.store, self._after, file_delta.added))
+        files = self.changed_files
+        if files.has_only_added_rows and self.after is not None:
+            self._create_view("gone", self.empty_select())
+            self._create_view("came", rows_sql(self.store, self.after, files.new))
             return
-        self._create_net_views(before, after, file_delta)
+        old_rows = old_rows_sql(self.store, self.before, self.after or self.before, files.old)
+        new_rows = rows_sql(self.store, self.after, files.new) if self.after is not None else None
+        create_net_views(self.connection, self.columns, old_rows, new_rows)
+        self._created_views |= {"came", "gone"}
 
-    def _create_net_views(self, before: str | None, after: str | None, file_delta: FileDelta) -> None:
-        old, new = find_differing_files(self.store, before, after, file_delta)
-        keys = ", ".join(column.key_expression for column in self.columns)
-        select_list = ", ".join(
-            f"any_value({quote_identifier(compared.name)}) AS {quote_identifier(compared.name)}"
-            for compared in self.columns
-        )
-        total = f"sum({quote_identifier(_COUNT)})"
-        self.connection.execute(
-            f"CREATE TEMP TABLE net AS SELECT {total} AS {quote_identifier(_COUNT)}, "
-            f"{select_list} FROM ({self._signed_rows_sql(old, new)})"
-            f" GROUP BY {keys} HAVING {total} <> 0"
-        )
-        names = ", ".join(quote_identifier(column.name) for column in self.columns)
-        for view, sign in (("gone", "-"), ("came", "")):
-            signed_count = f"{sign}{quote_identifier(_COUNT)}"
-            repeated_rows = f"SELECT *, unnest(range(CAST({signed_count} AS BIGINT))) FROM net WHERE {signed_count} > 0"
-            self._create_view(view, f"SELECT {names} FROM ({repeated_rows})")
-
-    def _signed_rows_sql(self, old: "Sequence[FileEntry]", new: "Sequence[FileEntry]") -> str:
-        """Return a SELECT of the newer version's rows with count 1 and the older version's rows with count -1."""
-        assert self._before is not None
-        newer = self._after or self._before
-        old_names = {
-            new_field.field_id: quote_identifier(old_field.name)
-            for old_field, new_field in find_common_columns(self._before, newer)
-        }
-        old_columns = [
-            f"CAST({old_names.get(table_field.field_id, 'NULL')} AS {to_duckdb_type(table_field.field_type)}) "
-            f"AS {quote_identifier(table_field.name)}"
-            for table_field in newer.schema().fields
-        ]
-        names = [quote_identifier(table_field.name) for table_field in newer.schema().fields]
-        selects = [
-            f"SELECT -1 AS {quote_identifier(_COUNT)}, {', '.join(old_columns)} "
-            f"FROM ({rows_sql(self.store, self._before, old)})"
-        ]
-        if self._after is not None:
-            rows = rows_sql(self.store, self._after, new)
-            selects.append(f"SELECT 1 AS {quote_identifier(_COUNT)}, {', '.join(names)} FROM ({rows})")
-        return " UNION ALL ".join(selects)
-
-    def _empty_select(self) -> str:
+    def empty_select(self) -> str:
+        """Return a SELECT with the columns of the table and no rows."""
         select_list = [
             f"CAST(NULL AS {to_duckdb_type(column.kind)}) AS {quote_identifier(column.name)}" for column in self.columns
         ]
@@ -220,8 +215,14 @@ class OutgoingChange:
 
 @contextmanager
 def open_change(
-    store: "Store", table: "TableName", step: "DeliveryStep", key: str, report_progress: ReportProgress
+    store: "Store",
+    table: "TableName",
+    step: "DeliveryStep",
+    key: str,
+    report_progress: ReportProgress,
+    *,
+    work: DeliveryWork | None = None,
 ) -> Iterator[OutgoingChange]:
     """Open a change with its own DuckDB connection."""
     with translate_duckdb_errors(), connect_duckdb() as connection:
-        yield OutgoingChange(store, table, step, key, connection, report_progress)
+        yield OutgoingChange(store, table, step, key, connection, report_progress, work)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from runnel.connect.sinks import failpoints
 from runnel.connect.sinks.json_rows import encode_json
-from runnel.connect.sinks.sink_target import StatelessSink
+from runnel.connect.sinks.sink_target import DeliveredRows, StatelessSink
 from runnel.declare.model.endpoints import Webhook
 from runnel.declare.model.flow import Sink
 from runnel.declare.model.secret import Secret, reveal_if_secret
@@ -57,11 +57,11 @@ class WebhookSink(StatelessSink):
         if self._session is not None:
             self._session.close()
 
-    def deliver(self, change: "OutgoingChange") -> int:
+    def deliver(self, change: "OutgoingChange") -> DeliveredRows:
         """Send a change part by part; each part is accepted before the next one is sent."""
         added_count, removed_count = change.added_and_removed
         if not added_count + removed_count:
-            return 0
+            return DeliveredRows(0)
         summary = {
             "sink": self._sink.name,
             "table": str(change.table),
@@ -77,7 +77,7 @@ class WebhookSink(StatelessSink):
         for number, rows in enumerate(self._split_rows(change, batch_size), 1):
             self._send_part({**summary, "part": number, "parts": part_count, **rows}, f"{change.key}/{number}")
             failpoints.reach(failpoints.SENDING)
-        return added_count + removed_count
+        return DeliveredRows(added_count + removed_count)
 
     def _split_rows(self, change: "OutgoingChange", batch_size: int) -> Iterator[dict[str, list[Any]]]:
         """Yield the rows of each request: added rows, then removed rows, always in the same order."""

@@ -12,6 +12,7 @@ from runnel.names import quote_value
 
 INFER = "infer"
 """The schema of files whose columns the first run settles."""
+_SOURCE_OPTIONS = ("on_bad", "on_new_column", "poll", "key", "tags", "owner", "description")
 
 
 def files(
@@ -29,6 +30,7 @@ def files(
     skip: int | None = None,
     missing: Literal["bad", "null"] | None = None,
     trim: bool | None = None,
+    multiline: bool | None = None,
     decimal: Literal[".", ","] | None = None,
     date_format: str | None = None,
     timestamp_format: str | None = None,
@@ -38,6 +40,7 @@ def files(
     thousands: Literal[".", ",", "'", " ", "_"] | None = None,
     timezone: str | None = None,
     may_be_empty: bool | None = None,
+    missing_columns: Literal["stop", "null"] | None = None,
     partition: str | Sequence[str] | None = None,
     compress: Literal["gz", "zst"] | None = None,
     **unknown: object,
@@ -48,8 +51,9 @@ def files(
     CSV, JSON, JSON lines and XML need a `schema`; with `"infer"` the first run settles it from the values. A changed
     file always replaces its rows; the rows of a deleted file stay (`removed="keep"`) or are deleted (`"delete"`).
     `records="data.items"` is the path of the rows in a JSON document, `row_tag="order"` the XML element of a row. With
-    `may_be_empty=True` a run without any file creates a table without rows. The other options describe how the files
-    are written.
+    `may_be_empty=True` a run without any file creates a table without rows, and with `missing_columns="null"` files may
+    lack columns of the schema. With `multiline=False` no value of CSV contains a line end, so that executors can read
+    splits of a large file. The other options describe how the files are written.
 
     As a sink, a path is one file; a path that ends with / is a folder, partitioned by the columns of `partition`.
     `compress` sets the compression of its files.
@@ -59,13 +63,15 @@ def files(
     values: dict[str, Any] = {"format": format, "schema": schema, "removed": removed}
     values |= {"delimiter": delimiter, "header": header, "null": null, "quote": quote, "escape": escape}
     values |= {"comment": comment, "skip": skip, "missing": missing, "trim": trim, "decimal": decimal}
+    values |= {"multiline": multiline}
     values |= {"date_format": date_format, "timestamp_format": timestamp_format, "encoding": encoding}
     values |= {"records": records, "row_tag": row_tag, "partition": partition, "compress": compress}
     values |= {"thousands": thousands, "timezone": timezone, "may_be_empty": may_be_empty}
+    values |= {"missing_columns": missing_columns}
     reader = OptionReader(
         f"rn.files({quote_value(glob)})", values, lambda _, mistake: registry.report_mistake(mistake, place)
     )
-    reader.reject_unknown(list(unknown), list(values))
+    reader.reject_unknown(list(unknown), list(values), dict.fromkeys(_SOURCE_OPTIONS, "rn.source"))
     kind = reader.choice("format", FORMATS) or _infer_format(reader, glob)
     infers_schema = schema == INFER
     columns = reader.schema() if not infers_schema else None

@@ -130,6 +130,7 @@ def _link_task(
         options=draft.options,
         checks=tuple(_resolve_check(linker, draft, check) for check in draft.checks),
         description=draft.description,
+        option_places=draft.option_places,
     )
 
 

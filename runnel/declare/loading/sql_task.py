@@ -60,6 +60,7 @@ def _build_draft(registry: Registry, file: str, text: str, comments: HeaderComme
             for check in task_options.read_checks(reader, comments.options.get("checks"))
         ),
         description=comments.description,
+        option_places=tuple((name, SourceLocation(file, line)) for name, line in comments.lines.items()),
     )
 
 

@@ -94,6 +94,11 @@ class Task:
     options: TaskOptions = field(default_factory=TaskOptions)
     checks: tuple[Check, ...] = ()
     description: str = ""
+    option_places: tuple[tuple[str, SourceLocation], ...] = field(default=(), compare=False)  # of SQL tasks
+
+    def place_of(self, option: str) -> SourceLocation:
+        """Return where the user wrote an option, for errors about it: its line in the header of SQL, or the task."""
+        return dict(self.option_places).get(option, self.place)
 
     @property
     def input_tables(self) -> tuple[TableName, ...]:

@@ -40,6 +40,7 @@ class TaskDraft:
     options: TaskOptions = field(default_factory=TaskOptions)
     checks: tuple[Check, ...] = ()
     description: str = ""
+    option_places: tuple[tuple[str, SourceLocation], ...] = field(default=(), compare=False)
 
     @property
     def display_name(self) -> str:

@@ -32,8 +32,15 @@ _LETTERS = {
     "VV": "%Z",
     "z": "%Z",
 }
-EPOCHS = ("epoch", "epoch_ms")
-"""Words instead of a pattern: seconds, or milliseconds, since 1970."""
+EPOCHS = {"epoch": 1_000_000, "epoch_ms": 1_000, "epoch_us": 1}
+"""Words instead of a pattern: seconds, milliseconds or microseconds since 1970; with the microseconds of each."""
+_SHAPES = {  # the digits that Spark's parser takes for letters; other letters stand for names and zones
+    **dict.fromkeys(("yyyy", "%Y"), r"\d{4}"),
+    **dict.fromkeys(("yy", "MM", "dd", "HH", "hh", "mm", "ss", "%y"), r"\d{2}"),
+    **dict.fromkeys(("M", "d", "H", "h", "m", "s"), r"\d{1,2}"),
+    "SSS": r"\d{1,3}",
+    "SSSSSS": r"\d{1,6}",
+}
 _PIECE = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|[^A-Za-z']+")
 
 
@@ -60,6 +67,28 @@ def to_strptime(pattern: str) -> str | None:
         else:
             pieces.append(text)
     return "".join(pieces) if end == len(pattern) and pattern.strip() else None
+
+
+def to_shape(pattern: str) -> str:
+    r"""Return a regular expression for the texts that a pattern accepts, as strict about digits as Spark's parser is.
+
+    >>> to_shape("dd.MM.yyyy"), to_shape("M/d/yyyy h:mm a"), to_shape("%d.%m.%Y")
+    ('\\d{2}\\.\\d{2}\\.\\d{4}', '\\d{1,2}/\\d{1,2}/\\d{4}\\s+\\d{1,2}:\\d{2}\\s+.+', '.+\\..+\\.\\d{4}')
+    """
+    pieces = re.findall(r"%-?.|[^%]+", pattern) if "%" in pattern else [m.group() for m in _PIECE.finditer(pattern)]
+    shapes = []
+    for piece in pieces:
+        if piece.startswith("%") or (piece[0].isalpha() and "%" not in pattern):
+            shapes.append(_SHAPES.get(piece, ".+"))
+        else:
+            literal = piece[1:-1].replace("''", "'") or "'" if piece.startswith("'") and "%" not in pattern else piece
+            shapes.append(re.sub(r"(\\ |\s)+", r"\\s+", re.escape(literal)))
+    return "".join(shapes)
+
+
+def has_short_year(pattern: str) -> bool:
+    """Tell whether a pattern in Spark's form has years of two digits, which are those of 2000 to 2099."""
+    return "%" not in pattern and any(match.group() == "yy" for match in _PIECE.finditer(pattern))
 
 
 def find_unsupported_letters(pattern: str) -> str | None:

@@ -1,4 +1,4 @@
-"""Parse deadlines of tasks as users write them: `08:00`, `08:00 Asia/Shanghai`, or `2 hours`. Pure."""
+"""Parse deadlines of tasks as users write them: `08:00`, `08:00:30 Asia/Shanghai`, or `2 hours`. Pure."""
 
 import re
 from dataclasses import dataclass
@@ -12,8 +12,10 @@ from runnel.names import quote_value
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
 
-_CLOCK = re.compile(r"(?P<hour>[01]?\d|2[0-3]):(?P<minute>[0-5]\d)(\s+(?P<zone>\S+))?\Z", re.ASCII)
-FIX = "write a time of day, 06:30 or 06:30 Asia/Shanghai, or a duration, 2 hours"
+_CLOCK = re.compile(
+    r"(?P<hour>[01]?\d|2[0-3]):(?P<minute>[0-5]\d)(:(?P<second>[0-5]\d))?(\s+(?P<zone>\S+))?\Z", re.ASCII
+)
+FIX = "write a time of day, 06:30, 06:30:15 or 06:30 Asia/Shanghai, or a duration, 2 hours or 90 seconds"
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,8 @@ def parse_deadline(text: object) -> Deadline:
     >>> deadline = parse_deadline("08:00 Asia/Shanghai")
     >>> deadline.clock, str(deadline.zone)
     (datetime.time(8, 0), 'Asia/Shanghai')
+    >>> parse_deadline("08:00:30").clock
+    datetime.time(8, 0, 30)
     """
     match = _CLOCK.match(text) if isinstance(text, str) else None
     if match is None:
@@ -44,7 +48,7 @@ def parse_deadline(text: object) -> Deadline:
     if zone is None:
         fix = "use a name such as Asia/Shanghai or UTC"
         raise Mistake("DECLARE_DEADLINE", f"{quote_value(match['zone'])} is not a time zone", fix=fix)
-    return Deadline(time(int(match["hour"]), int(match["minute"])), zone)
+    return Deadline(time(int(match["hour"]), int(match["minute"]), int(match["second"] or 0)), zone)
 
 
 def find_time_zone(name: object) -> "ZoneInfo | None":

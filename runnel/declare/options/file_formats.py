@@ -29,6 +29,7 @@ OPTION_FORMATS = {  # the formats that each option applies to
     "skip": ("csv",),
     "missing": ("csv",),
     "trim": ("csv",),
+    "multiline": ("csv",),
     "decimal": ("csv", "xml"),
     "date_format": _TEXT_FORMATS,
     "timestamp_format": _TEXT_FORMATS,
@@ -37,6 +38,7 @@ OPTION_FORMATS = {  # the formats that each option applies to
     "row_tag": ("xml",),
     "thousands": ("csv", "xml"),
     "timezone": _TEXT_FORMATS,
+    "missing_columns": ("csv", "jsonl", "json", "parquet", "avro", "orc", "xml"),
 }
 
 

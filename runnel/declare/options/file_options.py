@@ -15,7 +15,12 @@ from runnel.names import quote_value
 
 _MAX_LENGTHS = {"delimiter": 4, "quote": 1, "escape": 1, "comment": 1}
 _MAY_BE_EMPTY = ("quote", "escape")
-_CHOICES = {"missing": ("bad", "null"), "decimal": (".", ","), "thousands": (".", ",", "'", " ", "_")}
+_CHOICES = {
+    "missing": ("bad", "null"),
+    "missing_columns": ("stop", "null"),
+    "decimal": (".", ","),
+    "thousands": (".", ",", "'", " ", "_"),
+}
 _PATTERN_OPTIONS = ("date_format", "timestamp_format")
 _TEXT_OPTIONS = ("encoding", "records", "row_tag")
 
@@ -28,7 +33,12 @@ def read_file_options(reader: OptionReader, values: Mapping[str, Any], kind: str
             continue
         if kind not in formats:
             about = " or ".join(_format_label(format_name) for format_name in formats)
-            reader.reject(name, f"`{name}` applies only to {about}, but this is {_format_label(kind)}", "leave it out")
+            fix = (
+                'add format="csv" if it is CSV, or leave it out'
+                if kind == "text" and "csv" in formats
+                else "leave it out"
+            )
+            reader.reject(name, f"`{name}` applies only to {about}, but this is {_format_label(kind)}", fix)
             continue
         options += [(name, text) for text in _read_option(reader, name, values[name])]
     _reject_equal_separators(reader, dict(options))
@@ -36,7 +46,7 @@ def read_file_options(reader: OptionReader, values: Mapping[str, Any], kind: str
 
 
 def _read_option(reader: OptionReader, name: str, value: Any) -> list[str]:
-    if name in ("header", "trim"):
+    if name in ("header", "trim", "multiline"):
         return [str(reader.flag(name)).lower()]
     if name == "skip":
         return [str(reader.number(name, 0))]
@@ -80,9 +90,8 @@ def _read_nulls(reader: OptionReader, value: Any) -> list[str]:
 def _read_pattern(reader: OptionReader, name: str, value: Any) -> list[str]:
     if name == "timestamp_format" and value in EPOCHS:
         return [value]
-    pattern = to_strptime(value) if isinstance(value, str) else None
-    if pattern is not None:
-        return [pattern]
+    if isinstance(value, str) and to_strptime(value) is not None:
+        return [value]
     problem, (spark_example, strftime_example) = f"`{name}` can't be {quote_value(value)}", _PATTERN_EXAMPLES[name]
     fix = f'write {name}="{spark_example}" or {name}="{strftime_example}"'
     letters = find_unsupported_letters(value) if isinstance(value, str) else None

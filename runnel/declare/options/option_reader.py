@@ -33,9 +33,15 @@ class OptionReader:
         """Report that an option is wrong."""
         self.report_mistake(name, Mistake("DECLARE_OPTION", f"{self.owner}: {what}", fix=fix))
 
-    def reject_unknown(self, names: Sequence[str], allowed: Sequence[str]) -> None:
-        """Report options that do not exist."""
+    def reject_unknown(
+        self, names: Sequence[str], allowed: Sequence[str], elsewhere: Mapping[str, str] | None = None
+    ) -> None:
+        """Report options that do not exist; `elsewhere` says to which function an option belongs instead."""
         for name in names:
+            if elsewhere and name in elsewhere:
+                owner = elsewhere[name]
+                self.reject(name, f"`{name}` is an option of {owner}", f"move it to {owner}(..., {name}=...)")
+                continue
             what = f"there is no option `{name}`" + did_you_mean(name, allowed)
             self.reject(name, what, f"known: {', '.join(allowed)}")
 

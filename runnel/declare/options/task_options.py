@@ -10,6 +10,7 @@ from runnel.declare.options.deadline import parse_deadline
 from runnel.declare.options.expression_list import split_expressions
 from runnel.declare.options.option_reader import OptionReader
 from runnel.declare.options.stream_options import read_watermarks, refuse_stream_conflicts
+from runnel.declare.sql.slice_expression import find_slice_mistake
 from runnel.errors import Mistake, did_you_mean, plural
 from runnel.names import quote_value
 
@@ -128,6 +129,10 @@ def _refuse_slice_conflicts(reader: OptionReader, options: TaskOptions) -> None:
         if getattr(options, name) and not by_count:
             reader.reject(name, f"`{name}` applies only to slices, but there is no `by`", 'add by="day"')
     for parameter, text in options.by_input:
+        if text != ALL_SLICES and (mistake := find_slice_mistake(text)) is not None:
+            what = f"`by_input` gives {quote_value(text)} for {parameter}, which {mistake}"
+            reader.reject("by_input", what, "name the slice of a row by an expression of its own columns")
+            continue
         count = len(split_expressions(text))
         if by_count and count != by_count and text != ALL_SLICES:
             what = f"`by_input` gives {plural(count, 'expression')} for {parameter}, but `by` has {by_count}"

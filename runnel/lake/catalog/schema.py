@@ -250,7 +250,7 @@ queue = Table(
     metadata,
     Column("id", String(63), primary_key=True),  # of the run
     Column("branch", String(63), nullable=False),
-    Column("kind", String(10), nullable=False),  # run, plan, query
+    Column("kind", String(10), nullable=False),  # run, plan, query, lineage, rewind, release, delivery
     Column("wish", Text, nullable=False),  # JSON: what to run, and how
     Column("cause", String(200), nullable=False),  # who requested it: a user, a schedule, a backfill
     Column("slot", String(200), nullable=True, unique=True),  # what is run only once, such as a schedule's time
@@ -335,6 +335,7 @@ tokens = Table(
     Column("revoked_at", String(32), nullable=True),
     Column("tables", Text, nullable=True),  # JSON: patterns of the tables it grants access to; null for all
     Column("branch", String(63), nullable=True),  # the branch it grants access to; null for all
+    Column("sources", Text, nullable=True),  # JSON: the sources that a token of scope push may push events to
 )
 # Responses to requests with an Idempotency-Key: a repeated request gets the same response.
 answers = Table(
@@ -355,7 +356,8 @@ declared = Table(
     Column("declared", Text, nullable=False),  # JSON
     Column("since", String(32), nullable=False),  # when it was first declared, or its deadline changed
 )
-# Alarms, numbered per key. An alarm whose `over_at` is null is still active.
+# Alarms, numbered per key. An alarm whose `over_at` is null is still active. One that a person dismissed stays active,
+# so that it is not raised again, until the problem is over or another run fails.
 alarms = Table(
     "runnel_alarms",
     metadata,
@@ -366,7 +368,21 @@ alarms = Table(
     Column("since", String(32), nullable=False),
     Column("detail", Text, nullable=False),  # JSON: description, blocked tables, what to do
     Column("over_at", String(32), nullable=True),
+    Column("acknowledged_at", String(32), nullable=True),
+    Column("acknowledged_by", String(200), nullable=True),
+    Column("dismissed_at", String(32), nullable=True),
+    Column("dismissed_by", String(200), nullable=True),
+    Column("note", Text, nullable=True),  # of the person who acknowledged or dismissed it
     Index("runnel_alarms_over", "over_at"),
+)
+# Mutes: alarms with this key, of this kind, or of this table cause no notification until then.
+mutes = Table(
+    "runnel_mutes",
+    metadata,
+    Column("subject", String(300), primary_key=True),
+    Column("kind", String(10), primary_key=True),  # alarm, kind, table
+    Column("muted_until", String(32), nullable=False),
+    Column("muted_by", String(200), nullable=False),
 )
 # Notifications about alarms, and how often each was tried. A service claims a try before it sends.
 notifications = Table(

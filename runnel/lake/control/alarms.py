@@ -1,9 +1,11 @@
-"""Store alarms: what is wrong, since when, and when it ended.
+"""Store alarms: what is wrong, since when, when it ended, and who acknowledged or dismissed it.
 
 A monitor passes in everything that is wrong now: new alarms are raised, missing ones are ended. Several monitors may
-run at once; an alarm is still raised once, because the lake's lock is held.
+run at once; an alarm is still raised once, because the lake's lock is held. A dismissed alarm is not raised again for
+the same failure.
 """
 
+import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -18,6 +20,7 @@ from runnel.lake.catalog.database import Database, format_time
 from runnel.lake.catalog.lock import lock_lake
 
 WARNING, ALARM, OVER = "warning", "alarm", "over"
+_ID_LENGTH = 8
 _TABLE, _COLUMNS = schema.alarms, schema.alarms.c
 
 
@@ -25,7 +28,8 @@ _TABLE, _COLUMNS = schema.alarms, schema.alarms.c
 class Alarm:
     """A problem. `tables` are the tables it concerns, `blocks` what waits for them, `fix` what to do about it.
 
-    `number` counts the alarms with this key, this one included.
+    `number` counts the alarms with this key, this one included. `over_at` is when it ended or a person dismissed it;
+    `note` is of the person who acknowledged or dismissed it.
     """
 
     key: str
@@ -39,6 +43,16 @@ class Alarm:
     run: str | None = None
     number: int = 0
     over_at: str | None = None
+    acknowledged_at: str | None = None
+    acknowledged_by: str | None = None
+    dismissed_at: str | None = None
+    dismissed_by: str | None = None
+    note: str | None = None
+
+    @property
+    def id(self) -> str:
+        """Return a short name of this alarm: another one with the same key has another id."""
+        return hashlib.sha256(f"{self.key}/{self.number}".encode()).hexdigest()[:_ID_LENGTH]
 
     @property
     def current_level(self) -> str:
@@ -49,6 +63,8 @@ class Alarm:
         """Return what scripts rely on."""
         return {
             "alarm": self.key,
+            "id": self.id,
+            "number": self.number,
             "state": "open" if self.over_at is None else OVER,
             "kind": self.kind,
             "level": self.level,
@@ -59,30 +75,41 @@ class Alarm:
             "blocks": list(self.blocks),
             "fix": self.fix,
             "run": self.run,
+            "acknowledged_at": self.acknowledged_at,
+            "acknowledged_by": self.acknowledged_by,
+            "dismissed_at": self.dismissed_at,
+            "dismissed_by": self.dismissed_by,
+            "note": self.note,
         }
+
+
+@dataclass(frozen=True)
+class _AlarmChanges:
+    """What has to be written: alarms to raise, alarms whose description changed, and alarms that ended."""
+
+    raised: list[Alarm]
+    updated: list[Alarm]
+    ended: list[Alarm]
 
 
 def update_alarms(db: Database, current_alarms: Iterable[Alarm], now: datetime) -> None:
     """Raise new alarms, update those that changed, and end those that are not in `current_alarms` any more."""
-    alarms_by_key = {alarm.key: alarm for alarm in current_alarms}
+    reported = {alarm.key: alarm for alarm in current_alarms}
 
     def has_changes(connection: Connection) -> bool:
-        open_alarms = {alarm.key: alarm for alarm in read_alarms(connection)}
-        return open_alarms.keys() != alarms_by_key.keys() or any(
-            _update_alarm(open_alarms[key], alarm) != open_alarms[key] for key, alarm in alarms_by_key.items()
-        )
+        changes = _find_changes(read_active_alarms(connection), reported)
+        return bool(changes.raised or changes.updated or changes.ended)
 
     def work(connection: Connection) -> None:
         lock_lake(connection)
-        open_alarms = {alarm.key: alarm for alarm in read_alarms(connection)}
-        for key, alarm in alarms_by_key.items():
-            if key not in open_alarms:
-                _insert_alarm(connection, alarm)
-            elif (updated := _update_alarm(open_alarms[key], alarm)) != open_alarms[key]:
-                values = {"level": updated.level, "since": updated.since, "detail": _detail_json(updated)}
-                connection.execute(_TABLE.update().where(_row_condition(updated)).values(values))
-        for key in open_alarms.keys() - alarms_by_key.keys():
-            connection.execute(_TABLE.update().where(_row_condition(open_alarms[key])).values(over_at=format_time(now)))
+        changes = _find_changes(read_active_alarms(connection), reported)
+        for alarm in changes.ended:
+            connection.execute(_TABLE.update().where(_row_condition(alarm)).values(over_at=format_time(now)))
+        for alarm in changes.updated:
+            values = {"level": alarm.level, "since": alarm.since, "detail": _detail_json(alarm)}
+            connection.execute(_TABLE.update().where(_row_condition(alarm)).values(values))
+        for alarm in changes.raised:
+            _insert_alarm(connection, alarm)
 
     if db.read(has_changes):  # else there is nothing to write, and nothing is locked
         db.write(work)
@@ -90,10 +117,26 @@ def update_alarms(db: Database, current_alarms: Iterable[Alarm], now: datetime) 
 
 def read_alarms(connection: Connection, *, over_after: str | None = None) -> list[Alarm]:
     """Return the open alarms, oldest first; with `over_after` also those that ended after that time."""
-    is_open = _COLUMNS.over_at.is_(None)
-    condition = is_open if over_after is None else sa.or_(is_open, _COLUMNS.over_at > over_after)
-    query = sa.select(_TABLE).where(condition).order_by(_COLUMNS.since, _COLUMNS.key, _COLUMNS.number)
-    return [_alarm_from_row(row) for row in connection.execute(query)]
+    closed_at = sa.func.coalesce(_COLUMNS.dismissed_at, _COLUMNS.over_at)
+    condition = closed_at.is_(None) if over_after is None else sa.or_(closed_at.is_(None), closed_at > over_after)
+    return _read_alarms(connection, condition)
+
+
+def read_active_alarms(connection: Connection) -> list[Alarm]:
+    """Return the alarms whose problem has not ended, oldest first, including dismissed ones."""
+    return _read_alarms(connection, _COLUMNS.over_at.is_(None))
+
+
+def acknowledge(connection: Connection, alarm: Alarm, author: str, now: str, note: str | None) -> None:
+    """Record who has seen an alarm and takes care of it."""
+    values = {"acknowledged_at": now, "acknowledged_by": author, "note": note or alarm.note}
+    connection.execute(_TABLE.update().where(_row_condition(alarm)).values(values))
+
+
+def dismiss(connection: Connection, alarm: Alarm, author: str, now: str, note: str | None) -> None:
+    """Record who closed an alarm. Its row stays active while the problem lasts, so that it is not raised again."""
+    values = {"dismissed_at": now, "dismissed_by": author, "note": note or alarm.note}
+    connection.execute(_TABLE.update().where(_row_condition(alarm)).values(values))
 
 
 def delete_old(db: Database, seconds: float, now: datetime) -> int:
@@ -112,12 +155,52 @@ def delete_old(db: Database, seconds: float, now: datetime) -> int:
     return db.write(work)
 
 
+def _read_alarms(connection: Connection, condition: "sa.ColumnElement[bool]") -> list[Alarm]:
+    query = sa.select(_TABLE).where(condition).order_by(_COLUMNS.since, _COLUMNS.key, _COLUMNS.number)
+    return [_alarm_from_row(row) for row in connection.execute(query)]
+
+
+def _find_changes(active_alarms: list[Alarm], reported: dict[str, Alarm]) -> _AlarmChanges:
+    """Compare the alarms of the catalog with what is wrong now. Pure."""
+    active_by_key = {alarm.key: alarm for alarm in active_alarms}
+    changes = _AlarmChanges([], [], [active_by_key[key] for key in active_by_key.keys() - reported.keys()])
+    for key, alarm in reported.items():
+        active = active_by_key.get(key)
+        if active is None:
+            changes.raised.append(alarm)
+        elif active.dismissed_at is None:
+            if (updated := _update_alarm(active, alarm)) != active:
+                changes.updated.append(updated)
+        elif _is_new_failure(active, alarm):
+            changes.ended.append(active)
+            changes.raised.append(alarm)
+    return changes
+
+
+def _is_new_failure(dismissed: Alarm, reported: Alarm) -> bool:
+    """Return whether a report is about another failure than the one that was dismissed.
+
+    That is another run, or a deadline that was missed after the dismissal. Other problems are new once they were over.
+    """
+    if reported.run is not None:
+        return reported.run != dismissed.run
+    is_late = reported.kind == "late" and reported.level == ALARM
+    return is_late and reported.since > (dismissed.dismissed_at or "")
+
+
 def _update_alarm(open_alarm: Alarm, reported: Alarm) -> Alarm:
     """Return an open alarm with what is reported now. It keeps its start, unless a warning became an alarm."""
     has_come_true = open_alarm.level == WARNING and reported.level == ALARM
     level = reported.level if open_alarm.level == WARNING else open_alarm.level
     return replace(
-        reported, since=reported.since if has_come_true else open_alarm.since, number=open_alarm.number, level=level
+        open_alarm,
+        what=reported.what,
+        since=reported.since if has_come_true else open_alarm.since,
+        level=level,
+        tables=reported.tables,
+        blocks=reported.blocks,
+        fix=reported.fix,
+        run=reported.run,
     )
 
 
@@ -157,5 +240,10 @@ def _alarm_from_row(row: Row[Any]) -> Alarm:
         detail["fix"],
         detail["run"],
         row.number,
-        row.over_at,
+        row.dismissed_at or row.over_at,
+        row.acknowledged_at,
+        row.acknowledged_by,
+        row.dismissed_at,
+        row.dismissed_by,
+        row.note,
     )

@@ -66,7 +66,8 @@ def read_change_signal(connection: Connection) -> dict[str, Any]:
 
 def _build_alarms_query() -> "sa.Select[Any]":
     columns = schema.alarms.c
-    return sa.select(columns.key).where(columns.over_at.is_(None)).order_by(columns.key)
+    is_open = sa.and_(columns.over_at.is_(None), columns.dismissed_at.is_(None))
+    return sa.select(columns.key).where(is_open).order_by(columns.key)
 
 
 def _fingerprint_queue(connection: Connection) -> str:

@@ -53,11 +53,16 @@ class SourceDeclaration:
 
 @dataclass(frozen=True)
 class SinkDeclaration:
-    """A sink, and the table that is delivered to it."""
+    """A sink, the table that is delivered to it, and the kind of its target."""
 
     sink: str
     table: str
     branch: str = "main"
+    kind: str = ""
+
+    def json(self) -> dict[str, Any]:
+        """Return what is kept."""
+        return {"table": self.table, "branch": self.branch, "kind": self.kind}
 
 
 @dataclass(frozen=True)
@@ -109,8 +114,7 @@ def write_declarations(db: Database, declarations: ProjectDeclarations) -> None:
         (_SOURCE, declaration.table): _to_json(declaration.json()) for declaration in declarations.sources.values()
     }
     declared_texts |= {
-        (_SINK, declaration.sink): _to_json({"table": declaration.table, "branch": declaration.branch})
-        for declaration in declarations.sinks.values()
+        (_SINK, declaration.sink): _to_json(declaration.json()) for declaration in declarations.sinks.values()
     }
     declared_texts |= {(_ALERT, declaration.name): _to_json(declaration.json()) for declaration in declarations.alerts}
     table, columns = schema.declared, schema.declared.c

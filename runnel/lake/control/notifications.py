@@ -1,5 +1,9 @@
-"""Record notifications about alarms. A service claims one before it sends it, so that only one service sends it."""
+"""Record notifications about alarms, and mutes, which hold them back.
 
+A service claims a notification before it sends it, so that only one service sends it.
+"""
+
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -35,6 +39,59 @@ class Notification:
         return self.told_at is None and self.tries <= len(RETRY_DELAYS)
 
 
+@dataclass(frozen=True)
+class Mute:
+    """No notifications until a time: about an alarm, by its key, a kind of alarms, or a table."""
+
+    subject: str
+    kind: str  # "alarm", "kind" or "table"
+    muted_until: str
+    muted_by: str
+
+    def json(self) -> dict[str, Any]:
+        """Return what scripts rely on."""
+        return {
+            "subject": self.subject,
+            "kind": self.kind,
+            "muted_until": self.muted_until,
+            "muted_by": self.muted_by,
+        }
+
+
+def read_mutes(connection: Connection, now: str) -> list[Mute]:
+    """Return the mutes that have not expired, those that end first before the others."""
+    columns = schema.mutes.c
+    query = sa.select(schema.mutes).where(columns.muted_until > now).order_by(columns.muted_until, columns.subject)
+    return [Mute(row.subject, row.kind, row.muted_until, row.muted_by) for row in connection.execute(query)]
+
+
+def write_mute(connection: Connection, mute: Mute, now: str) -> None:
+    """Store a mute in place of an earlier one about the same, and delete those that have expired."""
+    columns = schema.mutes.c
+    delete_mute(connection, mute)
+    connection.execute(schema.mutes.delete().where(columns.muted_until <= now))
+    connection.execute(schema.mutes.insert().values(mute.json()))
+
+
+def delete_mute(connection: Connection, mute: Mute) -> None:
+    """Delete a mute."""
+    columns = schema.mutes.c
+    connection.execute(schema.mutes.delete().where(columns.subject == mute.subject, columns.kind == mute.kind))
+
+
+def find_mute(alarm: Alarm, mutes: Iterable[Mute]) -> Mute | None:
+    """Return the mute that holds back the notifications of an alarm for the longest time. Pure.
+
+    An alarm about several tables is muted only if all of them are.
+    """
+    by_subject = {(mute.kind, mute.subject): mute for mute in mutes}
+    candidates = [by_subject.get(("alarm", alarm.key)), by_subject.get(("kind", alarm.kind))]
+    table_mutes = [by_subject.get(("table", table)) for table in alarm.tables]
+    if table_mutes and all(table_mutes):
+        candidates.append(min((mute for mute in table_mutes if mute is not None), key=lambda mute: mute.muted_until))
+    return max((mute for mute in candidates if mute is not None), key=lambda mute: mute.muted_until, default=None)
+
+
 def list_notifications(connection: Connection, alarms: list[Alarm]) -> list[Notification]:
     """Return the notifications of some alarms, including failed ones."""
     alarms_by_key = {(alarm.key, alarm.number): alarm for alarm in alarms}
@@ -49,18 +106,27 @@ def list_notifications(connection: Connection, alarms: list[Alarm]) -> list[Noti
 
 
 def list_due(
-    alarms: list[Alarm], previous: list[Notification], listeners: tuple[AlertDeclaration, ...], now: datetime
+    alarms: list[Alarm],
+    previous: list[Notification],
+    listeners: tuple[AlertDeclaration, ...],
+    now: datetime,
+    mutes: Iterable[Mute] = (),
 ) -> list[Notification]:
     """Return the notifications to send now, in order. Pure.
 
-    The end of an alarm is sent only to listeners to whom sending the alarm was tried.
+    The end of an alarm is sent only to listeners to whom sending the alarm was tried. An acknowledged alarm causes no
+    notification but that of its end, a muted one none at all.
     """
     previous_by_key = {
         (notification.alarm.key, notification.alarm.number, notification.alert, notification.word): notification
         for notification in previous
     }
+    active_mutes = [mute for mute in mutes if mute.muted_until > format_time(now)]
     due_notifications = []
     for alarm in alarms:
+        is_acknowledged = alarm.acknowledged_at is not None and alarm.current_level != OVER
+        if is_acknowledged or find_mute(alarm, active_mutes) is not None:
+            continue
         for listener in listeners:
             if not is_relevant(listener, alarm):
                 continue

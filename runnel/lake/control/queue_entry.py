@@ -12,6 +12,7 @@ from sqlalchemy.engine import Connection, Row
 from runnel.errors import Mistake
 from runnel.lake.catalog import schema
 from runnel.lake.catalog.database import parse_time
+from runnel.model.operation_request import DeliveryRequest, LineageRequest, ReleaseRequest, RewindRequest
 from runnel.model.run_request import RunRequest
 from runnel.model.schedule_slot import ScheduleSlot
 from runnel.model.worker_request import PlanRequest, QueryRequest, WorkerRequest, parse_worker_request
@@ -26,6 +27,10 @@ PAUSED = "paused"  # a backfill whose chunks wait for a person
 _REPEAT_COMMANDS = {
     QueryRequest.kind: "ask it again with `runnel query`",
     PlanRequest.kind: "plan again with `runnel plan`, or compute with `runnel run`",
+    LineageRequest.kind: "ask again with `runnel lineage`",
+    RewindRequest.kind: "rewind again with `runnel rewind`",
+    ReleaseRequest.kind: "release again with `runnel quarantine TABLE release`",
+    DeliveryRequest.kind: "deliver again with `runnel sinks deliver`",
 }
 _SCHEDULE_FIELDS = ("select", "reads_sources")  # what a schedule always states; of the rest only what is no default
 
@@ -125,7 +130,7 @@ class QueueEntry:
 
 
 def require_run(entry: QueueEntry) -> RunRequest:
-    """Return the request of an entry as it is stored; raise if it is a query or a plan."""
+    """Return the request of an entry as it is stored; raise if it is a query, a plan or the like."""
     if isinstance(entry.request, RunRequest):
         return entry.request
     what = f"{entry.id} is a {entry.request.kind}, not a run"

@@ -68,7 +68,7 @@ class RunRecord:
             "timeline": outcome.get("timeline", {}),
             **attempt_detail,
             "cause": entry.cause,
-            "error": outcome.get("error"),
+            "error": outcome.get("error") if entry.state != queue_entry.RUNNING else None,
         }
         return Run(
             entry.id,
@@ -152,7 +152,8 @@ def _add_attempt_detail(entry: QueueEntry, number: int, attempt: Run) -> Run:
     detail = {**attempt.detail, "attempt": number}
     if number == entry.attempt and entry.state != queue_entry.QUEUED:
         detail["worker"] = detail.get("worker") or entry.worker
-        detail["error"] = detail.get("error") or (entry.outcome or {}).get("error")
+        if entry.state != queue_entry.RUNNING:  # else the queue still has the error of the attempt before
+            detail["error"] = detail.get("error") or (entry.outcome or {}).get("error")
     return replace(attempt, detail=detail, scheduled_at=entry.scheduled_at)
 
 

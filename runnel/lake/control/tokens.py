@@ -16,10 +16,10 @@ from runnel.errors import Mistake, did_you_mean
 from runnel.lake.catalog import schema
 from runnel.lake.catalog.database import Database
 from runnel.lake.history import branches
-from runnel.names import quote_value
+from runnel.names import TableName, quote_value
 
-READ, WRITE, ADMIN = "read", "write", "admin"
-SCOPES = (READ, WRITE, ADMIN)
+PUSH, READ, WRITE, ADMIN = "push", "read", "write", "admin"
+SCOPES = (PUSH, READ, WRITE, ADMIN)
 _NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,62}\Z", re.ASCII)
 _TABLE_PATTERN = re.compile(r"[a-z*][a-z0-9_*]{0,62}\.[a-z*][a-z0-9_*]{0,62}\Z", re.ASCII)
 _PREFIX = "rnl_"
@@ -35,6 +35,7 @@ class Token:
     revoked_at: str | None = None
     tables: tuple[str, ...] | None = None  # patterns of the tables it grants access to; None for all
     branch: str | None = None  # the branch it grants access to; None for all
+    sources: tuple[str, ...] | None = None  # that a token of scope push may push events to
 
     @property
     def is_limited(self) -> bool:
@@ -44,6 +45,8 @@ class Token:
     @property
     def permissions_text(self) -> str:
         """Return a readable description of what it permits."""
+        if self.scope == PUSH:
+            return f"push to {', '.join(self.sources or ())}"
         actions = {READ: "read", WRITE: "read and write", ADMIN: "do everything"}[self.scope]
         tables_text = f" {', '.join(self.tables)}" if self.tables is not None else ""
         return actions + tables_text + (f" of {self.branch}" if self.branch is not None else "")
@@ -52,6 +55,10 @@ class Token:
         """Return whether it grants access to a table."""
         return self.tables is None or any(fnmatchcase(table, pattern) for pattern in self.tables)
 
+    def can_push_to(self, source: str) -> bool:
+        """Return whether it may push events to a source."""
+        return self.scope in (WRITE, ADMIN) or source in (self.sources or ())
+
     def json(self) -> dict[str, Any]:
         """Return the JSON that scripts rely on."""
         return {
@@ -59,20 +66,55 @@ class Token:
             "scope": self.scope,
             "tables": None if self.tables is None else list(self.tables),
             "branch": self.branch,
+            "sources": None if self.sources is None else list(self.sources),
             "made_at": self.made_at,
             "revoked_at": self.revoked_at,
         }
 
 
+@dataclass(frozen=True)
+class TokenWithSecret:
+    """A token that was just created, with its text."""
+
+    token: Token
+    secret: str
+
+    def json(self) -> dict[str, Any]:
+        """Return the JSON that scripts rely on."""
+        return {**self.token.json(), "secret": self.secret}
+
+
+def create_token(
+    db: Database,
+    name: str,
+    scope: str,
+    *,
+    tables: tuple[str, ...] | None = None,
+    branch: str | None = None,
+    sources: tuple[str, ...] | None = None,
+) -> TokenWithSecret:
+    """Create a token and return it with its text, which can't be retrieved later."""
+    secret = create(db, name, scope, tables=tables, branch=branch, sources=sources)
+    return TokenWithSecret(db.read(lambda connection: find(connection, name)), secret)
+
+
 def create(
-    db: Database, name: str, scope: str, *, tables: tuple[str, ...] | None = None, branch: str | None = None
+    db: Database,
+    name: str,
+    scope: str,
+    *,
+    tables: tuple[str, ...] | None = None,
+    branch: str | None = None,
+    sources: tuple[str, ...] | None = None,
 ) -> str:
     """Create a token and return its text, which can't be retrieved later.
 
-    The name of a revoked token may be used again. `tables` (patterns) and `branch` limit a token of scope read.
+    The name of a revoked token may be used again. `tables` (patterns) and `branch` limit a token of scope read;
+    `sources` are those that a token of scope push may push events to.
     """
     _check_name_and_scope(name, scope)
     _check_limits(scope, tables, branch)
+    _check_sources(scope, sources)
     secret = _PREFIX + secrets.token_urlsafe(32)
     table, hashed = schema.tokens, _hash_secret(secret)
 
@@ -88,6 +130,7 @@ def create(
         connection.execute(table.delete().where(table.c.name == name))
         values = {"name": name, "hash": hashed, "scope": scope, "made_at": db.now(connection), "branch": branch}
         values["tables"] = json.dumps(tables) if tables is not None else None
+        values["sources"] = json.dumps(sources) if sources is not None else None
         connection.execute(table.insert().values(values))
         return secret
 
@@ -153,10 +196,21 @@ def _check_limits(scope: str, tables: tuple[str, ...] | None, branch: str | None
             raise Mistake("TOKEN_TABLES", what, fix="write it as layer.name, where * stands for anything: dws.*")
 
 
+def _check_sources(scope: str, sources: tuple[str, ...] | None) -> None:
+    fix = f"name the sources that it may push to: runnel token create NAME --scope {PUSH} --source ods.events"
+    if scope == PUSH and not sources:
+        raise Mistake("TOKEN_SOURCES", f"a token of scope {PUSH} needs a source", fix=fix)
+    if scope != PUSH and sources is not None:
+        raise Mistake("TOKEN_SOURCES", f"sources belong to scope {PUSH}, not to scope {scope}", fix=fix)
+    for source in sources or ():
+        TableName.parse(source)
+
+
 def _hash_secret(secret: str) -> str:
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _parse_token(row: Row[tuple[str, ...]]) -> Token:
     tables = tuple(json.loads(row.tables)) if row.tables is not None else None
-    return Token(row.name, row.scope, row.made_at, row.revoked_at, tables, row.branch)
+    sources = tuple(json.loads(row.sources)) if row.sources is not None else None
+    return Token(row.name, row.scope, row.made_at, row.revoked_at, tables, row.branch, sources)

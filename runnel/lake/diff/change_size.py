@@ -1,4 +1,8 @@
-"""Measure how much a table changed between two versions, and how large it is, from file metadata: reads no rows."""
+"""Measure how much a table changed between two versions, and how large it is, from file metadata: reads no rows.
+
+Rows of source files that were only moved to another data file, because they share it with rows that changed, count as
+unchanged.
+"""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -9,6 +13,7 @@ from runnel.errors import CorruptData
 from runnel.lake.diff.compaction_delta import compute_change
 from runnel.lake.diff.file_delta import FileDelta
 from runnel.lake.iceberg.table_metadata import load_metadata
+from runnel.lake.owners.row_runs import count_moved_rows
 from runnel.model.change_size import ChangeSize, VersionSize
 
 if TYPE_CHECKING:
@@ -23,9 +28,9 @@ def measure_change(store: "Store", table: "TableName", before: str, after: str) 
         file_delta = compute_change(store, table, before, after)
     except CorruptData:
         return ChangeSize(is_known=False)
-    change_size = _count_changes(file_delta)
+    change_size = _count_changes(file_delta, count_moved_rows(store, file_delta.added, file_delta.removed))
     if old.table_uuid != new.table_uuid:
-        return replace(change_size, columns_changed=True)
+        return replace(change_size, columns_changed=True, is_recreated=True)
     old_columns, new_columns = _columns_by_id(old), _columns_by_id(new)
     retained_columns = {field: new_columns.get(field) for field in old_columns}
     added = tuple(name for field, (name, _) in new_columns.items() if field not in old_columns)
@@ -45,14 +50,14 @@ def read_table_size(store: "Store", location: str) -> VersionSize:
     )
 
 
-def _count_changes(file_delta: FileDelta) -> ChangeSize:
+def _count_changes(file_delta: FileDelta, moved_rows: int) -> ChangeSize:
     added = [entry.file for entry in file_delta.added if entry.is_data]
     removed = [entry.file for entry in file_delta.removed if entry.is_data]
     return ChangeSize(
-        rows_added=sum(file.record_count for file in added),
+        rows_added=sum(file.record_count for file in added) - moved_rows,
         files_added=len(added),
         bytes_added=sum(file.file_size_in_bytes for file in added),
-        rows_removed=sum(file.record_count for file in removed),
+        rows_removed=sum(file.record_count for file in removed) - moved_rows,
         files_removed=len(removed),
         bytes_removed=sum(file.file_size_in_bytes for file in removed),
         deletes=len(added) < len(file_delta.added) or len(removed) < len(file_delta.removed),

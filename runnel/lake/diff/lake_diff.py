@@ -16,6 +16,7 @@ from runnel.lake.history.refs import check_retained
 from runnel.model.progress import Progress
 from runnel.model.table_version import TableVersion
 from runnel.names import TableName
+from runnel.text_tables import format_table
 
 if TYPE_CHECKING:
     from runnel.lake.store import Store
@@ -40,6 +41,24 @@ class LakeDiff:
     before: Commit
     after: Commit
     tables: tuple[TableDiff, ...]
+
+    def __str__(self) -> str:
+        """Return the differences as text for people: a line for each table, then changes of columns."""
+        if not self.tables:
+            return "no difference"
+        rows = [
+            [table_diff.table, table_diff.change, *_format_row_counts(table_diff.rows_added, table_diff.rows_removed)]
+            for table_diff in self.tables
+        ]
+        lines = [format_table(["table", "change", "rows", ""], rows, right_aligned=[2, 3])]
+        for table_diff in self.tables:
+            notes = [*table_diff.schema, *([table_diff.reason] if table_diff.reason else [])]
+            lines += [f"  {table_diff.table}: {note}" for note in notes]
+        return "\n".join(lines)
+
+
+def _format_row_counts(added: int | None, removed: int | None) -> tuple[str, str]:
+    return "?" if added is None else f"+{added:,}", "?" if removed is None else f"-{removed:,}"
 
 
 def diff_commits(

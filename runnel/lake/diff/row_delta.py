@@ -5,18 +5,18 @@ the newer version's types; a column that only one version has is a schema change
 file tables are not compared: their checksums are.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import count
 from typing import TYPE_CHECKING
 
 from pyiceberg.manifest import ManifestContent
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.types import DoubleType, FloatType, IcebergType, ListType, MapType, NestedField, StructType
+from pyiceberg.types import DoubleType, FloatType
 
 from runnel.errors import RunnelError
-from runnel.internal_names import internal_column
+from runnel.lake.diff.compared_columns import ComparedColumn, find_common_columns, is_directly_comparable
 from runnel.lake.diff.file_delta import compute_file_delta, find_differing_files
+from runnel.lake.diff.net_rows import COUNT, RowNetting, SignedFiles
 from runnel.lake.iceberg import table_properties
 from runnel.lake.iceberg.manifests import FileEntry, read_entries, read_manifests
 from runnel.lake.iceberg.table_metadata import load_metadata
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from runnel.lake.store import Store
 
 MAX_BYTES = 4 * 2**30
-COUNT = internal_column("count")
 
 
 class DiffTooLarge(RunnelError):
@@ -40,27 +39,6 @@ class DiffTooLarge(RunnelError):
             f"one by one only up to {max_bytes / 2**30:.1f} GiB",
             fix="compare with a query of your own: runnel query --at REF",
         )
-
-
-@dataclass(frozen=True)
-class ComparedColumn:
-    """A column that both versions have, with its name and type in the newer version."""
-
-    name: str
-    kind: IcebergType
-
-    @property
-    def key_expression(self) -> str:
-        """Return an SQL expression for the column that can be grouped and compared."""
-        return make_comparable(quote_identifier(self.name), self.kind)
-
-
-@dataclass(frozen=True)
-class RowDelta:
-    """A SELECT of the rows that differ; its column `COUNT` says how many more copies the newer version has."""
-
-    sql: str
-    columns: tuple[ComparedColumn, ...]
 
 
 @dataclass(frozen=True)
@@ -85,12 +63,12 @@ def count_changed_rows(
         return tuple(
             sum(entry.file.record_count for entry in side_entries) for side_entries in (added_entries, removed_entries)
         )  # type: ignore[return-value]
-    sql = _build_row_delta(
-        store,
+    netting = _build_netting(
         _VersionFiles(load_metadata(store, before), removed_entries),
         _VersionFiles(load_metadata(store, after), added_entries),
-        max_bytes,
-    ).sql
+    )
+    check_size(netting, max_bytes)
+    sql = netting.build_net_select(store)
     added_sum, removed_sum = (
         f"coalesce(sum({function}({quote_identifier(COUNT)}, 0)), 0)" for function in ("greatest", "least")
     )
@@ -98,104 +76,63 @@ def count_changed_rows(
     return added, -removed
 
 
-def compute_row_delta(store: "Store", before: str | None, after: str | None, max_bytes: int = MAX_BYTES) -> RowDelta:
-    """Return the rows that differ between two versions, one of which may not exist."""
+def check_size(netting: RowNetting, max_bytes: int = MAX_BYTES) -> None:
+    """Raise DiffTooLarge if this process should not compare so many bytes; contents of file tables don't count."""
+    if netting.bytes > max_bytes and not table_properties.is_file_table(netting.sides[0].metadata):
+        raise DiffTooLarge(netting.bytes, max_bytes)
+
+
+def plan_netting(store: "Store", before: str | None, after: str | None) -> RowNetting:
+    """Return how the rows that differ between two versions are netted, whatever their size."""
+    return _build_netting(*_find_differing_rows(store, before, after))
+
+
+def _find_differing_rows(store: "Store", before: str | None, after: str | None) -> tuple[_VersionFiles, _VersionFiles]:
     old, new = find_differing_files(store, before, after, compute_file_delta(store, before, after))
     before_metadata, after_metadata = (
         load_metadata(store, location) if location else None for location in (before, after)
     )
     existing_metadata = before_metadata or after_metadata
     assert existing_metadata is not None
-    return _build_row_delta(
-        store,
+    return (
         _VersionFiles(before_metadata or existing_metadata, old),
         _VersionFiles(after_metadata or existing_metadata, new),
-        max_bytes,
     )
 
 
-def _build_row_delta(store: "Store", before: _VersionFiles, after: _VersionFiles, max_bytes: int) -> RowDelta:
+def _build_netting(before: _VersionFiles, after: _VersionFiles) -> RowNetting:
     is_file_table = table_properties.is_file_table(after.metadata)
-    size = sum(entry.file.file_size_in_bytes for entry in (*before.entries, *after.entries))
-    if size > max_bytes and not is_file_table:
-        raise DiffTooLarge(size, max_bytes)
     pairs = [
         pair
         for pair in find_common_columns(before.metadata, after.metadata)
         if not (is_file_table and pair[1].name == "content")
     ]
     columns = tuple(ComparedColumn(after_field.name, after_field.field_type) for _, after_field in pairs)
-    selects = []
+    sides = []
     for sign, side, side_index in ((1, after, 1), (-1, before, 0)):
-        select_list = "".join(
-            f", CAST({quote_identifier(pair[side_index].name)} AS "
+        select_list = tuple(
+            f"CAST({quote_identifier(pair[side_index].name)} AS "
             f"{to_duckdb_type(pair[1].field_type)}) AS {quote_identifier(pair[1].name)}"
             for pair in pairs
         )
-        rows = rows_sql(store, side.metadata, side.entries)
-        selects.append(f"SELECT {sign} AS {quote_identifier(COUNT)}{select_list} FROM ({rows})")
-    return RowDelta(_group_rows_sql(" UNION ALL ".join(selects), columns), columns)
+        sides.append(SignedFiles(side.metadata, tuple(side.entries), sign, select_list))
+    return RowNetting(tuple(sides), columns, group_rows_sql)
 
 
-def _group_rows_sql(rows: str, columns: Sequence[ComparedColumn]) -> str:
+def group_rows_sql(rows: str, columns: Sequence[ComparedColumn]) -> str:
+    """Return a SELECT of the distinct rows whose counts do not cancel out, with the sum of their counts."""
     float_columns = [
         quote_identifier(column.name) for column in columns if isinstance(column.kind, DoubleType | FloatType)
     ]
     zero_signs = [f"({name} = 0 AND signbit({name}))" for name in float_columns]  # DuckDB treats -0.0 and 0.0 as equal
     keys = ", ".join([*(column.key_expression for column in columns), *zero_signs]) or "1 = 1"
     select_list = "".join(
-        f", {name if _is_directly_comparable(column.kind) else f'any_value({name})'} AS {name}"
+        f", {name if is_directly_comparable(column.kind) else f'any_value({name})'} AS {name}"
         for column in columns
         for name in [quote_identifier(column.name)]
     )
     total = f"sum({quote_identifier(COUNT)})"
     return f"SELECT {total} AS {quote_identifier(COUNT)}{select_list} FROM ({rows}) GROUP BY {keys} HAVING {total} <> 0"
-
-
-def find_common_columns(before: TableMetadata, after: TableMetadata) -> list[tuple[NestedField, NestedField]]:
-    """Return the columns that both versions have, in the newer version's order.
-
-    If the table was dropped and created again, its field ids differ: columns are then matched by name and type.
-    """
-    if before.table_uuid == after.table_uuid:
-        by_id = {field.field_id: field for field in before.schema().fields}
-        return [(by_id[field.field_id], field) for field in after.schema().fields if field.field_id in by_id]
-    by_name = {field.name: field for field in before.schema().fields}
-    return [
-        (by_name[field.name], field)
-        for field in after.schema().fields
-        if field.name in by_name and to_duckdb_type(by_name[field.name].field_type) == to_duckdb_type(field.field_type)
-    ]
-
-
-def make_comparable(value: str, kind: IcebergType, counter: Callable[[], int] | None = None) -> str:
-    """Return an SQL expression that is equal for equal values; map entries have no order, so it sorts them."""
-    if _is_directly_comparable(kind):
-        return value
-    next_number = counter or count().__next__
-    name = f"e{next_number()}"
-    if isinstance(kind, ListType):
-        return f"list_transform({value}, lambda {name}: {make_comparable(name, kind.element_type, next_number)})"
-    if isinstance(kind, MapType):
-        key = make_comparable(f"{name}.key", kind.key_type, next_number)
-        value_expression = make_comparable(f"{name}.value", kind.value_type, next_number)
-        return f"list_sort(list_transform(map_entries({value}), lambda {name}: {{k: {key}, v: {value_expression}}}))"
-    assert isinstance(kind, StructType)
-    struct_fields = ", ".join(
-        f"{quote_identifier(field.name)}: "
-        f"{make_comparable(f'({value}).{quote_identifier(field.name)}', field.field_type, next_number)}"
-        for field in kind.fields
-    )
-    return f"CASE WHEN {value} IS NULL THEN NULL ELSE {{{struct_fields}}} END"
-
-
-def _is_directly_comparable(kind: IcebergType) -> bool:
-    """Return whether values of a type can be compared directly, because the type contains no map."""
-    if isinstance(kind, StructType):
-        return all(_is_directly_comparable(field.field_type) for field in kind.fields)
-    if isinstance(kind, ListType):
-        return _is_directly_comparable(kind.element_type)
-    return not isinstance(kind, MapType)
 
 
 def _count_all_rows(store: "Store", location: str | None) -> int:

@@ -27,7 +27,10 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
 
     from runnel.lake.store import Store
+    from runnel.lake.warehouse_files import FileAccess
 
+IsGarbage = Callable[[set[str]], bool]
+"""Returns whether one of some locations of a blob is listed as garbage."""
 FOLDER = ".blobs"
 CHUNK_BYTES = 1024 * 1024
 _NAME_PATTERN = re.compile(r"\.blobs/(?P<start>[0-9a-f]{2})/(?P<rest>[0-9a-f]{62})(?:-[0-9a-f]{8})?\Z", re.ASCII)
@@ -48,7 +51,7 @@ def parse_sha256(blob: str) -> str | None:
     return match["start"] + match["rest"] if match else None
 
 
-def blob_location(store: "Store", blob: str) -> str:
+def blob_location(store: "FileAccess", blob: str) -> str:
     """Return the location of a blob, as a plain path if it is local."""
     return normalize_location(f"{store.warehouse}/{blob}")
 
@@ -112,8 +115,9 @@ def _read_blobs(store: "Store", metadata: "TableMetadata", live_file: LiveFile) 
 class BlobUploads:
     """The blobs that one write creates or uses; hold its pin from before the first one until it is published."""
 
-    def __init__(self, store: "Store") -> None:
-        self.store = store
+    def __init__(self, files: "FileAccess", is_garbage: IsGarbage) -> None:
+        self.files = files
+        self._is_garbage = is_garbage
         self._locks_guard = threading.Lock()
         self._locks: dict[str, threading.Lock] = {}
         self._names: dict[str, str] = {}
@@ -129,25 +133,40 @@ class BlobUploads:
 
     def _find_or_upload(self, sha256: str, size: int, read: Callable[[], Iterator[bytes]]) -> str:
         blob = blob_name(sha256)
-        if self._is_garbage(blob):
+        if self._is_garbage(_spell_location(self.files, blob)):
             blob = f"{blob}-{secrets.token_hex(4)}"
         else:
-            blob_file = self.store.io.new_input(blob_location(self.store, blob))
+            blob_file = self.files.io.new_input(blob_location(self.files, blob))
             if blob_file.exists():
                 if len(blob_file) == size:
                     return blob
                 blob = f"{blob}-{secrets.token_hex(4)}"  # leave the damaged blob for `fsck` to report
-        upload_blob(self.store, blob, read())
+        upload_blob(self.files, blob, read())
         return blob
 
-    def _is_garbage(self, blob: str) -> bool:
-        blob_path = blob_location(self.store, blob)
-        spellings = {blob_path, re.sub(r"^s3[an]://", "s3://", blob_path)}  # the garbage collector uses s3:// only
-        query = sa.select(schema.garbage.c.path).where(schema.garbage.c.path.in_(spellings))
-        return self.store.db.read(lambda connection: connection.execute(query).first() is not None)
+
+def _spell_location(files: "FileAccess", blob: str) -> set[str]:
+    blob_path = blob_location(files, blob)
+    return {blob_path, re.sub(r"^s3[an]://", "s3://", blob_path)}  # the garbage collector uses s3:// only
 
 
-def upload_blob(store: "Store", blob: str, contents: Iterable[bytes]) -> None:
+def make_garbage_test(store: "Store") -> IsGarbage:
+    """Return a test that asks the catalog database whether one of some locations is listed as garbage."""
+
+    def is_garbage(locations: set[str]) -> bool:
+        query = sa.select(schema.garbage.c.path).where(schema.garbage.c.path.in_(locations))
+        return store.db.read(lambda connection: connection.execute(query).first() is not None)
+
+    return is_garbage
+
+
+def read_garbage_blobs(store: "Store") -> frozenset[str]:
+    """Return the locations of all blobs that are listed as garbage."""
+    query = sa.select(schema.garbage.c.path).where(schema.garbage.c.path.contains(f"/{FOLDER}/", autoescape=True))
+    return frozenset(store.db.read(lambda connection: list(connection.execute(query).scalars())))
+
+
+def upload_blob(store: "FileAccess", blob: str, contents: Iterable[bytes]) -> None:
     """Write a blob atomically; once this returns it survives a power failure."""
     path = local_path(blob_location(store, blob))
     if path is None:  # an object store makes an object visible when it is complete

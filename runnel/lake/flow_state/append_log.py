@@ -21,8 +21,9 @@ from runnel.lake.iceberg.table_metadata import RETAINED_SNAPSHOTS, load_metadata
 from runnel.model.table_version import TableVersion
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
+    from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
     from pyiceberg.table.update import TableUpdate
     from sqlalchemy.engine import Connection
@@ -50,6 +51,14 @@ class AppendLog:
     location: str
     reached: str
     content: str
+
+
+@dataclass(frozen=True)
+class UnreadRows:
+    """The unread rows of an append log. `since` is in seconds since 1970; None if there are none."""
+
+    rows: int
+    since: float | None = None
 
 
 def append_log_name(table: "TableName") -> tuple[str, str]:
@@ -108,15 +117,43 @@ def count_unread_snapshots(store: "Store", append_log: AppendLog, read_files_by_
 
     `read_files_by_snapshot` maps the snapshots that were read last, of any version of the log, to the files read.
     """
-    snapshots = load_metadata(store, append_log.location).snapshots
+    return sum(
+        _count_added_files(snapshot) > read_files_by_snapshot.get(snapshot.snapshot_id, 0)
+        for snapshot in _list_unread_snapshots(load_metadata(store, append_log.location), read_files_by_snapshot)
+    )
+
+
+def measure_unread_rows(
+    store: "Store", append_log: AppendLog, read_files_by_snapshot: "Mapping[int, int]"
+) -> UnreadRows:
+    """Return how many rows of an append log are unread, and since when the log has the first of them."""
+    metadata = load_metadata(store, append_log.location)
+    snapshots = _list_unread_snapshots(metadata, read_files_by_snapshot)
+    entries_by_snapshot: dict[int, list[FileEntry]] = {snapshot.snapshot_id: [] for snapshot in snapshots}
+    for entry in read_entries(store, metadata):
+        if entry.snapshot_id in entries_by_snapshot:
+            entries_by_snapshot[entry.snapshot_id].append(entry)
+    rows, since_ms = 0, list[int]()
+    for snapshot in snapshots:
+        unread_entries = entries_by_snapshot[snapshot.snapshot_id][
+            read_files_by_snapshot.get(snapshot.snapshot_id, 0) :
+        ]
+        if unread_entries:
+            rows += sum(entry.file.record_count for entry in unread_entries)
+            since_ms.append(snapshot.timestamp_ms)
+    return UnreadRows(rows, min(since_ms) / 1000 if since_ms else None)
+
+
+def _list_unread_snapshots(
+    metadata: "TableMetadata", read_files_by_snapshot: "Mapping[int, int]"
+) -> "Sequence[Snapshot]":
+    """Return the last snapshot of a log that was read, of which some files may be unread, and all after it."""
+    snapshots = metadata.snapshots
     last_read_index = max(
         (index for index, snapshot in enumerate(snapshots) if snapshot.snapshot_id in read_files_by_snapshot),
         default=-1,
     )
-    return sum(
-        _count_added_files(snapshot) > read_files_by_snapshot.get(snapshot.snapshot_id, 0)
-        for snapshot in snapshots[max(last_read_index, 0) :]
-    )
+    return snapshots[max(last_read_index, 0) :]
 
 
 def trim(store: "Store", append_log: AppendLog, read_files_by_snapshot: "Mapping[int, int]") -> AppendLog:

@@ -58,3 +58,10 @@ def read_inbox_level(connection: Connection, source: str) -> InboxLevel:
     columns = schema.inboxes.c
     row = connection.execute(sa.select(columns.last, columns.gone).where(columns.source == source)).first()
     return InboxLevel(row.last, row.gone) if row is not None else InboxLevel()
+
+
+def read_first_unread_at(connection: Connection, table: TableName, after: int) -> str | None:
+    """Return when the first event after a number was received; None if there is none."""
+    columns = schema.inbox.c
+    query = sa.select(columns.received_at).where(columns.source == str(table), columns.last > after)
+    return connection.execute(query.order_by(columns.last).limit(1)).scalar()

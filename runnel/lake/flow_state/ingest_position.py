@@ -5,7 +5,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from runnel.lake.iceberg.data_file_owners import make_owner_prefix, read_owner_prefix
+from runnel.lake.iceberg.data_file_owners import (
+    OwnedRow,
+    is_shared,
+    make_owner_prefix,
+    read_file_id,
+    read_origin,
+    read_owner_prefix,
+)
 
 STATE_PATH = "state"  # the path of the single row of a source other than files
 INCOMPLETE_KEY = "incomplete"  # key in the database for a file of which rows were skipped
@@ -57,6 +64,46 @@ class ProcessedFile:
         if self.is_incomplete:
             details[INCOMPLETE_KEY] = True
         return json.dumps(details) if details else self.state
+
+
+@dataclass(frozen=True)
+class SourceRecord:
+    """Where a source's row came from: a source file, and which record of it, counted from 1.
+
+    If the record is None, `unknown_reason` says why.
+    """
+
+    path: str
+    record: int | None
+    unknown_reason: str | None = None
+
+
+def find_source_record(
+    processed_files: "Iterable[ProcessedFile]", data_file: str, position: int, owned_row: OwnedRow | None
+) -> SourceRecord | None:
+    """Return the source file and record of the row at a position, counted from 0, of a data file; None if unknown.
+
+    `owned_row` says whose row it is, if the data file tells. The rows of a source file are written in its order. The
+    record is known if no rows of the source file were skipped or removed, and if all were written to one data file.
+    """
+    owner, number = (owned_row.owner, owned_row.number) if owned_row is not None else (None, position)
+    origin = read_origin(owned_row.piece) if owned_row is not None else read_file_id(data_file)
+    for processed_file in processed_files:
+        is_recorded = origin in map(read_file_id, processed_file.files)
+        if owner not in processed_file.all_owners and (is_shared(data_file) or not is_recorded):
+            continue
+        if not is_recorded:
+            reason = "its rows were rewritten since"
+        elif processed_file.is_incomplete:
+            reason = "bad rows of the file were skipped"
+        elif len(processed_file.files) > 1:
+            reason = "the rows of the file are in several data files"
+        elif number is None:
+            reason = "other rows of the file were removed since"
+        else:
+            return SourceRecord(processed_file.path, number + 1)
+        return SourceRecord(processed_file.path, None, reason)
+    return None
 
 
 COLUMNS = ("path", "size", "modified_ns", "sha256", "identity", "files", "gone", "state")

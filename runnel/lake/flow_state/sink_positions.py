@@ -24,7 +24,7 @@ from runnel.lake.leases.pins import current_lease_owner
 from runnel.model.table_version import TableVersion
 
 LEASE_SECONDS = 120.0
-_MIN_RETRY_SECONDS, _MAX_RETRY_SECONDS = 10.0, 600.0
+MIN_RETRY_SECONDS, MAX_RETRY_SECONDS = 10.0, 600.0
 _TABLE = schema.deliveries
 _POSITION_COLUMNS = [column for column in _TABLE.columns if column.name not in ("holder", "held_until")]
 
@@ -95,7 +95,7 @@ class SinkLease:
             if row is None:
                 return  # another process has the lease by now
             now, attempts = read_clock(connection), row.attempts + 1
-            pause = min(_MIN_RETRY_SECONDS * 2 ** (attempts - 1), _MAX_RETRY_SECONDS)
+            pause = min(MIN_RETRY_SECONDS * 2 ** (attempts - 1), MAX_RETRY_SECONDS)
             values = {
                 "attempts": attempts,
                 "problem": problem,

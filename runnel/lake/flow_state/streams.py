@@ -236,17 +236,19 @@ def record_ingest(db: Database, branch: str, table: TableName, detail: Mapping[s
     db.write(work)
 
 
-def add_detail(db: Database, query: str, epoch: int, extra: Mapping[str, Any]) -> None:
-    """Add measurements to the recorded detail of a batch."""
+def add_detail(db: Database, query: str, epoch: int, extra: Mapping[str, Any]) -> bool:
+    """Add measurements to the recorded detail of a batch; return False if it is not recorded."""
 
-    def work(connection: Connection) -> None:
+    def work(connection: Connection) -> bool:
         is_batch = sa.and_(_BATCHES.c.query == query, _BATCHES.c.epoch == epoch)
         text = connection.execute(sa.select(_BATCHES.c.detail).where(is_batch)).scalar()
-        if text is not None:
-            detail = json.dumps({**json.loads(text), **extra})
-            connection.execute(_BATCHES.update().where(is_batch).values(detail=detail))
+        if text is None:
+            return False
+        detail = json.dumps({**json.loads(text), **extra})
+        connection.execute(_BATCHES.update().where(is_batch).values(detail=detail))
+        return True
 
-    db.write(work)
+    return db.write(work)
 
 
 def delete_old_batches(db: Database, days: int = 7) -> None:

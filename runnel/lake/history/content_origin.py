@@ -66,6 +66,17 @@ def find_latest_step(
     return None
 
 
+def list_versions(connection: Connection, commit: Commit, table: TableName) -> list[str | None]:
+    """Return the versions of a table up to a commit, newest first; None if it was dropped."""
+    columns, versions = schema.changes.c, []
+    for line, seq in walk_lines(connection, commit.line, commit.seq):
+        query = sa.select(columns.after).where(
+            columns.line == line, columns.table_name == str(table), columns.seq <= seq
+        )
+        versions += list(connection.execute(query.order_by(columns.seq.desc())).scalars())
+    return versions
+
+
 def find_publishing_step(connection: Connection, commit: Commit, table: TableName, location: str) -> HistoryStep | None:
     """Return the step that published a version used by a commit: among its ancestors, else on any branch."""
     step = find_latest_step(connection, commit, table, location)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.schema import Schema
 
-    from runnel.lake.store import Store
+    from runnel.lake.warehouse_files import FileAccess
 
 MAX_ENTRIES = 4000  # about one megabyte
 MERGE_COUNT = 10
@@ -85,14 +85,14 @@ def clear_cache() -> None:
         _cached_entries.clear()
 
 
-def read_manifests(store: "Store", metadata: TableMetadata) -> tuple[ManifestFile, ...]:
+def read_manifests(store: "FileAccess", metadata: TableMetadata) -> tuple[ManifestFile, ...]:
     """Return the manifests of a version, in the order of its list."""
     snapshot = metadata.current_snapshot()
     return read_listed_manifests(store, snapshot.manifest_list) if snapshot else ()
 
 
 @cached(_cached_lists, key=lambda _, manifest_list: manifest_list, lock=_guard)
-def read_listed_manifests(store: "Store", manifest_list: str) -> tuple[ManifestFile, ...]:
+def read_listed_manifests(store: "FileAccess", manifest_list: str) -> tuple[ManifestFile, ...]:
     """Return the manifests that a manifest list names."""
     try:
         return tuple(read_manifest_list(store.io.new_input(manifest_list)))
@@ -101,7 +101,7 @@ def read_listed_manifests(store: "Store", manifest_list: str) -> tuple[ManifestF
 
 
 @cached(_cached_entries, key=lambda _, manifest: manifest.manifest_path, lock=_guard)
-def read_manifest_entries(store: "Store", manifest: ManifestFile) -> tuple[FileEntry, ...]:
+def read_manifest_entries(store: "FileAccess", manifest: ManifestFile) -> tuple[FileEntry, ...]:
     """Return the live entries of one manifest."""
     try:
         manifest_entries = manifest.fetch_manifest_entry(store.io, discard_deleted=True)
@@ -110,7 +110,7 @@ def read_manifest_entries(store: "Store", manifest: ManifestFile) -> tuple[FileE
     return tuple(_to_file_entry(entry, manifest) for entry in manifest_entries)
 
 
-def read_entries(store: "Store", metadata: TableMetadata) -> Iterator[FileEntry]:
+def read_entries(store: "FileAccess", metadata: TableMetadata) -> Iterator[FileEntry]:
     """Yield every live file of a version, data and deletes."""
     for manifest in read_manifests(store, metadata):
         yield from read_manifest_entries(store, manifest)
@@ -141,7 +141,7 @@ class _DeleteManifestWriter(ManifestWriterV2):
 class SnapshotManifestWriter:
     """Writes the manifests and the manifest list of one new snapshot, below a table's metadata folder."""
 
-    def __init__(self, store: "Store", metadata: TableMetadata, snapshot_id: int) -> None:
+    def __init__(self, store: "FileAccess", metadata: TableMetadata, snapshot_id: int) -> None:
         self.store = store
         self.metadata = metadata
         self.snapshot_id = snapshot_id
@@ -256,18 +256,18 @@ def _find_schema(metadata: TableMetadata, spec_id: int) -> "Schema":
     return metadata.schema()
 
 
-def has_equality_deletes(store: "Store", manifest: ManifestFile) -> bool:
+def has_equality_deletes(store: "FileAccess", manifest: ManifestFile) -> bool:
     """Return whether a manifest lists equality deletes; PyIceberg writes those in a form that Spark can't read."""
     is_deletes = manifest.content == ManifestContent.DELETES
     return is_deletes and any(entry.is_equality_delete for entry in read_manifest_entries(store, manifest))
 
 
-def _without_equality_deletes(store: "Store", group: Sequence[ManifestFile]) -> list[ManifestFile]:
+def _without_equality_deletes(store: "FileAccess", group: Sequence[ManifestFile]) -> list[ManifestFile]:
     return [manifest for manifest in group if not has_equality_deletes(store, manifest)]
 
 
 def merge_small_manifests(
-    store: "Store", writer: SnapshotManifestWriter, manifest_files: Sequence[ManifestFile]
+    store: "FileAccess", writer: SnapshotManifestWriter, manifest_files: Sequence[ManifestFile]
 ) -> list[ManifestFile]:
     """Merge small manifests, in size tiers of ten, so that each file's entry is rewritten only a few times."""
     tiers: dict[tuple[int, int, int], list[ManifestFile]] = {}

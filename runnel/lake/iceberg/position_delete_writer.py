@@ -17,7 +17,7 @@ from pyiceberg.types import StringType
 from runnel.lake import failpoints
 
 if TYPE_CHECKING:
-    from runnel.lake.store import Store
+    from runnel.lake.warehouse_files import FileAccess
 
 _PATH_ID, _POSITION_ID = 2147483546, 2147483545  # reserved field ids of Iceberg's specification
 
@@ -40,7 +40,7 @@ class DeletePartition:
 
 
 def write_position_deletes(
-    store: "Store", metadata: TableMetadata, partition: DeletePartition, positions: Iterable[pa.RecordBatch]
+    store: "FileAccess", metadata: TableMetadata, partition: DeletePartition, positions: Iterable[pa.RecordBatch]
 ) -> DataFile:
     """Write a position delete file and return its entry. `positions` is sorted by file and position, and not empty."""
     provider = load_location_provider(metadata.location, metadata.properties)

@@ -1,8 +1,9 @@
-"""Describe in readable lines how a table's definition changed: columns, partitions, sort order, properties.
+"""Describe types, and in readable lines how a table's definition changed: columns, partitions, sort order, properties.
 
 Pure: compares two versions of metadata that the caller has read. Columns are matched by field id.
 """
 
+import re
 from collections.abc import Iterable
 from itertools import chain
 
@@ -10,7 +11,39 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema, index_by_id
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.sorting import SortOrder
-from pyiceberg.types import NestedField
+from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType, TimestampType, TimestamptzType
+
+_PLAIN_NAME = re.compile(r"[A-Za-z_]\w*\Z", re.ASCII)
+
+
+def describe_type(kind: IcebergType) -> str:
+    """Return Spark's name of a type, which users know and which `schema=` accepts.
+
+    >>> from pyiceberg.types import DecimalType, StringType
+    >>> describe_type(TimestamptzType()), describe_type(MapType(1, StringType(), 2, DecimalType(12, 2)))
+    ('timestamp', 'map<string, decimal(12,2)>')
+    """
+    if isinstance(kind, TimestamptzType):
+        return "timestamp"
+    if isinstance(kind, TimestampType):
+        return "timestamp_ntz"
+    if isinstance(kind, ListType):
+        return f"array<{describe_type(kind.element_type)}>"
+    if isinstance(kind, MapType):
+        return f"map<{describe_type(kind.key_type)}, {describe_type(kind.value_type)}>"
+    if isinstance(kind, StructType):
+        fields = (f"{quote_column_name(field.name)}: {describe_type(field.field_type)}" for field in kind.fields)
+        return f"struct<{', '.join(fields)}>"
+    return str(kind).replace(", ", ",")
+
+
+def quote_column_name(name: str) -> str:
+    """Return a column name as a schema takes it: in backticks if it isn't a plain word.
+
+    >>> quote_column_name("day"), quote_column_name("unit price")
+    ('day', '`unit price`')
+    """
+    return name if _PLAIN_NAME.match(name) else "`" + name.replace("`", "``") + "`"
 
 
 def describe_schema_changes(before: TableMetadata, after: TableMetadata) -> tuple[str, ...]:
@@ -33,13 +66,13 @@ def _describe_columns(old: Schema, new: Schema) -> Iterable[str]:
     old_fields, new_fields = index_by_id(old), index_by_id(new)
     for field_id, field in sorted(old_fields.items()):
         if field_id not in new_fields and not _is_nested_in(old, field_id, old_fields.keys() - new_fields.keys()):
-            yield f"dropped column {old.find_column_name(field_id)} {field.field_type}"
+            yield f"dropped column {old.find_column_name(field_id)} {describe_type(field.field_type)}"
     for field_id, field in sorted(new_fields.items()):
         name = new.find_column_name(field_id)
         if field_id in old_fields:
             yield from _describe_column(old_fields[field_id], field, str(old.find_column_name(field_id)), str(name))
         elif not _is_nested_in(new, field_id, new_fields.keys() - old_fields.keys()):
-            yield f"added column {name} {field.field_type}"
+            yield f"added column {name} {describe_type(field.field_type)}"
 
 
 def _is_nested_in(schema: Schema, field_id: int, others: Iterable[int]) -> bool:
@@ -52,7 +85,7 @@ def _describe_column(old: NestedField, new: NestedField, old_name: str, name: st
     if old.name != new.name:
         yield f"renamed column {old_name} to {name}"
     if new.field_type.is_primitive and old.field_type != new.field_type:
-        yield f"type of {name}: {old.field_type} -> {new.field_type}"
+        yield f"type of {name}: {describe_type(old.field_type)} -> {describe_type(new.field_type)}"
     if old.required != new.required:
         yield f"{name} is {'required' if new.required else 'optional'} now"
     if (old.doc or "") != (new.doc or ""):

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Schema
 
     from runnel.lake.store import Store
+    from runnel.lake.warehouse_files import FileAccess
     from runnel.names import TableName
 
 RETAINED_SNAPSHOTS = 10
@@ -73,7 +74,7 @@ def check_writable(metadata: TableMetadata) -> None:
         raise UnwritableTable(metadata)
 
 
-def load_metadata(store: "Store", location: str) -> TableMetadata:
+def load_metadata(store: "FileAccess", location: str) -> TableMetadata:
     """Return the metadata of a version; it is cached, because versions never change."""
     with _guard:
         cached_metadata = _cache.get(location)
@@ -157,6 +158,11 @@ def trim_snapshots(metadata: TableMetadata, retained: int = RETAINED_SNAPSHOTS) 
             "statistics": [entry for entry in metadata.statistics if entry.snapshot_id in ids],
         }
     )
+
+
+def drop_history(metadata: TableMetadata) -> TableMetadata:
+    """Return metadata without snapshots and logs: small enough to be sent with work units."""
+    return metadata.model_copy(update={"snapshots": [], "snapshot_log": [], "metadata_log": []})
 
 
 def write_metadata(store: "Store", metadata: TableMetadata, base_location: str | None) -> str:

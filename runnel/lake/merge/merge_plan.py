@@ -22,6 +22,7 @@ from runnel.lake.history.commits import Commit, find_version
 from runnel.lake.history.refs import read_head
 from runnel.lake.iceberg import table_properties
 from runnel.lake.merge.merge_feeds import has_theirs_read_further, is_changed_only_by_runs, is_fed_on_both_sides
+from runnel.lake.merge.merge_quarantine import combine_created_quarantines, find_quarantine_owner, has_same_files
 from runnel.lake.merge.merge_sources import read_three_way_positions
 from runnel.model.table_version import TableVersion
 from runnel.names import TableName
@@ -50,6 +51,7 @@ class MergeDecision:
     processed_files: tuple[ProcessedFile, ...] = field(default=(), repr=False)  # ingested on their side
     content: str | None = field(default=None, repr=False)  # of a replayed version, if it is known
     is_agreed: bool = field(default=False, repr=False)  # both sides reached the same content independently
+    computed_with: TableName | None = field(default=None, repr=False)  # the table whose task sets aside these rows
 
     @property
     def changes_table(self) -> bool:
@@ -197,7 +199,7 @@ def _decide_for_all_bases(cases: Sequence[_MergeCase]) -> MergeDecision:
 
 
 def _decide_for_base(case: _MergeCase) -> MergeDecision:
-    store, facts, table, decide = case.store, case.facts, case.table, case.decide
+    store, table, decide = case.store, case.table, case.decide
     into, source = case.into, case.source
     base_version, ours, theirs = case.base_version, case.ours, case.theirs
     if _content_of(ours) == _content_of(theirs):
@@ -212,21 +214,19 @@ def _decide_for_base(case: _MergeCase) -> MergeDecision:
             return decide("drop", f"dropped on {source}, unchanged on {into}")
         reason = f"created on {source}" if base_version is None else f"unchanged on {into}"
         return decide("take", reason, processed_files=positions.gained_files(whole=True))
+    owner = find_quarantine_owner(store, table, (ours, theirs))
+    if owner is not None and _is_owner_made_by_task(case, owner):
+        reason = f"the checks of {owner} set rows aside on both {into} and {source}"
+        return replace(decide("compute", reason), computed_with=owner)
     if ours is None or theirs is None:
         dropped_on, changed_on = (into, source) if ours is None else (source, into)
         return decide("conflict", f"dropped on {dropped_on}, changed on {changed_on}")
-    if is_fed_on_both_sides(positions) and all(
-        is_changed_only_by_runs(store, case.base, tip, table) for tip in (facts.target, facts.source)
-    ):
-        if has_theirs_read_further(store, positions, (facts.target, facts.source), table):
-            return decide(
-                "take", f"{source} has read more of its source", processed_files=positions.gained_files(whole=True)
-            )
-        return decide("same", f"{into} has read as much of its source; the next run reads the rest", is_agreed=True)
-    quarantined = _quarantined_files(case, (ours, theirs))
+    quarantined = case.read_positions(owner) if owner is not None else None
+    if fed_decision := _decide_fed_table(case, owner or table, quarantined or positions):
+        return fed_decision
     if base_version is None:
-        if quarantined is not None and _has_same_files(store, theirs, quarantined):
-            return decide("same", f"{into} has set aside the same rows", is_agreed=True)
+        if quarantined is not None and (quarantined.ours or quarantined.theirs):
+            return _decide_created_quarantine(case, ours, theirs, quarantined)
         if _is_made_by_task(store, ours, theirs):
             return decide("compute", f"computed by a task, on both {into} and {source}")
         if not _has_source(positions) and has_equal_rows(store, ours, theirs):
@@ -241,23 +241,46 @@ def _decide_for_base(case: _MergeCase) -> MergeDecision:
     return _decide_combination(case, (base_version, ours, theirs), positions, quarantined)
 
 
-def _quarantined_files(case: _MergeCase, versions: tuple[TableVersion, TableVersion]) -> "ThreeWayPositions | None":
-    """Return the ingest positions of a quarantine table's source on both sides; None for any other table."""
-    from runnel.lake.merge.revert_sources import find_source_table
+def _decide_fed_table(
+    case: _MergeCase, source_table: TableName, positions: "ThreeWayPositions"
+) -> MergeDecision | None:
+    """Decide about a table that a feed fills, or its quarantine table, by how far both sides have read."""
+    store, facts = case.store, case.facts
+    if not is_fed_on_both_sides(positions) or not all(
+        is_changed_only_by_runs(store, case.base, tip, table)
+        for tip in (facts.target, facts.source)
+        for table in {source_table, case.table}
+    ):
+        return None
+    if has_theirs_read_further(store, positions, (facts.target, facts.source), source_table):
+        gained_files = positions.gained_files(whole=True) if source_table == case.table else ()
+        return case.decide("take", f"{case.source} has read more of its source", processed_files=gained_files)
+    return case.decide(
+        "same", f"{case.into} has read as much of its source; the next run reads the rest", is_agreed=True
+    )
 
-    source_table = find_source_table(case.store, case.table, versions)
-    return case.read_positions(source_table) if source_table != case.table else None
+
+def _decide_created_quarantine(
+    case: _MergeCase, ours: TableVersion, theirs: TableVersion, positions: "ThreeWayPositions"
+) -> MergeDecision:
+    """Decide about a quarantine table that a source of files created on both sides."""
+    from runnel.lake.iceberg.table_definition import IncompatibleChanges
+
+    if has_same_files(case.store, theirs, positions):
+        return case.decide("same", f"{case.into} has set aside the same rows", is_agreed=True)
+    try:
+        edit = combine_created_quarantines(case.store, ours, theirs, positions)
+    except IncompatibleChanges as clash:
+        return case.decide("conflict", clash.reason)
+    reason = f"rows of different files were set aside on {case.into} and {case.source}"
+    return replace(case.decide("replay", reason), replay=edit)
 
 
-def _has_same_files(store: "Store", theirs: TableVersion, positions: "ThreeWayPositions") -> bool:
-    """Return whether each quarantined row of theirs is from a file that our side read with the same contents."""
-    from runnel.lake.iceberg.data_file_owners import read_owner_prefix
-    from runnel.lake.iceberg.manifests import read_entries
-    from runnel.lake.iceberg.table_metadata import load_metadata
-
-    paths, same = positions.paths_by_owner, positions.same_paths
-    live_entries = read_entries(store, load_metadata(store, theirs.location))
-    return all(paths.get(read_owner_prefix(entry.path) or "") in same for entry in live_entries)
+def _is_owner_made_by_task(case: _MergeCase, owner: TableName) -> bool:
+    versions = case.store.db.read(
+        lambda connection: [find_version(connection, tip, owner) for tip in (case.facts.target, case.facts.source)]
+    )
+    return _is_made_by_task(case.store, *(version for version in versions if version is not None))
 
 
 def _has_source(positions: "ThreeWayPositions") -> bool:
@@ -297,7 +320,7 @@ def _decide_combination(
         return decide(
             "conflict", f"the version that both started from is gone: the retention of commit {case.base.id[:8]} ended"
         )
-    if replay.is_empty and replay.base_location == ours.location:
+    if replay.is_empty and replay.base_location == ours.location and not positions.has_gained_reads:
         return decide("same", f"{case.into} has it already", is_agreed=True)
     onto_theirs = replay.base_location != ours.location
     decision = decide(

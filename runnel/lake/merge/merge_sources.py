@@ -28,8 +28,8 @@ class ThreeWayPositions:
     theirs: IngestPosition
 
     @property
-    def owners(self) -> dict[str, str]:
-        """Return the source file of the rows of each data file."""
+    def paths_by_file(self) -> dict[str, str]:
+        """Return the source file that each data file was recorded for; a shared one is recorded for many."""
         sides = (self.base, self.ours, self.theirs)
         return {file: path for side in sides for path, processed_file in side.items() for file in processed_file.files}
 
@@ -89,6 +89,12 @@ class ThreeWayPositions:
         our_changes = _changed_paths(self.base, self.ours)
         our_changes -= _changed_paths(self.base, self.theirs) if whole else set()
         return tuple(self.theirs[path] for path in sorted(their_changes) if path not in our_changes)
+
+    @property
+    def has_gained_reads(self) -> bool:
+        """Return whether their side read or removed a file that ours did not, even if the file has no rows."""
+        paths = [processed_file.path for processed_file in self.gained_files()]
+        return any(_row_identity(self.ours, path) != _row_identity(self.theirs, path) for path in paths)
 
     def content_after_merge(self, ours: str, theirs: str) -> str | None:
         """Return the content of our table after the merge of their files; None if it is not the sum of its files."""

@@ -17,10 +17,10 @@ from runnel.lake.flow_state.ingest_position import STATE_PATH, ProcessedFile
 from runnel.lake.flow_state.ingest_positions import has_ingested, read_position
 from runnel.lake.history.commits import Commit, find_version
 from runnel.lake.iceberg import table_properties
-from runnel.lake.iceberg.data_file_owners import read_owner_prefix
 from runnel.lake.iceberg.manifests import read_entries
 from runnel.lake.iceberg.snapshots import VersionEdit, stage_version
 from runnel.lake.iceberg.table_metadata import load_metadata
+from runnel.lake.owners.row_parts import compute_part_delta
 from runnel.model.table_version import TableVersion
 from runnel.names import TableName
 
@@ -130,18 +130,16 @@ def _list_changed_owners(store: "Store", before: TableVersion | None, after: Tab
     if before == after:
         return set()
     file_changes = compute_file_delta(store, before.location if before else None, after.location if after else None)
-    prefixes = (
-        read_owner_prefix(entry.path) for entry in (*file_changes.added, *file_changes.removed) if entry.is_data
-    )
-    return {owner for owner in prefixes if owner}
+    return compute_part_delta(store, file_changes.added, file_changes.removed).owners
 
 
 def list_returning_owners(store: "Store", before: str | None, after: str | None) -> set[str]:
-    """Return the owners of the data files that a change adds to a table."""
+    """Return the owners of the rows that a change adds to a table."""
     if after is None:
         return set()
-    added_entries = compute_file_delta(store, before, after).added
-    return {owner for entry in added_entries if entry.is_data and (owner := read_owner_prefix(entry.path))}
+    file_changes = compute_file_delta(store, before, after)
+    added_parts = compute_part_delta(store, file_changes.added, file_changes.removed).added
+    return {part.owner for part in added_parts.values() if part.owner is not None}
 
 
 def stage_empty_version(store: "Store", version: TableVersion) -> TableVersion:

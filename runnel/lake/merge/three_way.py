@@ -1,8 +1,11 @@
-"""Merge two changes of one table file by file (three-way merge), without reading rows.
+"""Merge two changes of one table file by file (three-way merge), without comparing rows.
 
 Both changes start from one version. For each partition: if only one side changed it, that change is taken; if both
 only appended, both appends are taken; if one side only compacted, the other side's change is taken; a change that both
 made is taken once. Anything else is a conflict. Position deletes belong to the partition of their rows.
+
+In the table of a file source each source file takes the place of a partition. If source files share data files, the
+result may need some rows of a data file: these are copied to a new one.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,11 +15,19 @@ from typing import TYPE_CHECKING
 from pyiceberg.table.update import TableUpdate
 
 from runnel.lake.diff.file_delta import FileDelta, compute_file_delta
-from runnel.lake.iceberg.data_file_owners import read_owner_prefix
+from runnel.lake.iceberg.data_file_owners import is_shared
 from runnel.lake.iceberg.manifests import FileEntry
 from runnel.lake.iceberg.snapshots import VersionEdit, stage_version
 from runnel.lake.iceberg.table_definition import IncompatibleChanges, combine_properties, extract_definition
 from runnel.lake.iceberg.table_metadata import UnwritableTable, check_writable, load_metadata
+from runnel.lake.owners.row_parts import (
+    FileExcerpt,
+    PartDelta,
+    RowPart,
+    compute_part_delta,
+    plan_part_edit,
+    write_excerpts,
+)
 from runnel.lake.scan.scan_sql import partition_of
 
 if TYPE_CHECKING:
@@ -28,7 +39,7 @@ if TYPE_CHECKING:
 PartitionId = tuple[int, object] | str | None
 """A partition, by its spec and values; None is the whole table, if partitions can't be compared.
 
-A string is the path of a source file, whose rows have data files of their own.
+A string is the path of a source file.
 """
 
 
@@ -58,42 +69,43 @@ class MergeEdit:
     added: tuple[FileEntry, ...] = ()
     removed: tuple[FileEntry, ...] = ()
     updates: tuple[TableUpdate, ...] = ()
+    excerpts: tuple[FileExcerpt, ...] = ()
 
     @property
     def is_empty(self) -> bool:
         """Return whether the version to start from already contains the other side's change."""
-        return not (self.added or self.removed or self.updates)
+        return not (self.added or self.removed or self.updates or self.excerpts)
 
     @property
     def result(self) -> tuple[object, ...]:
         """Return a value that is equal for two edits that produce the same version."""
         paths = (frozenset(entry.path for entry in side_entries) for side_entries in (self.added, self.removed))
-        return (self.base_location, *paths, str(self.updates))
+        excerpts = frozenset((excerpt.entry.path, excerpt.pieces) for excerpt in self.excerpts)
+        return (self.base_location, *paths, str(self.updates), excerpts)
 
     def stage(self, store: "Store") -> str:
         """Write the version and return its location; nothing points at it yet."""
-        return stage_version(
-            store, self.base_location, VersionEdit(reused=self.added, removed=self.removed, updates=self.updates)
-        )
+        edit = VersionEdit(write_excerpts(store, self.excerpts), self.removed, reused=self.added, updates=self.updates)
+        return stage_version(store, self.base_location, edit)
 
 
 @dataclass(frozen=True)
 class _PartitionChange:
-    """The files that one side added to and removed from one partition, by path."""
+    """The files, or parts of rows, that one side added to and removed from one partition, by key."""
 
-    added: dict[str, FileEntry] = field(default_factory=dict)
-    removed: dict[str, FileEntry] = field(default_factory=dict)
+    added: dict[str, RowPart] = field(default_factory=dict)
+    removed: dict[str, RowPart] = field(default_factory=dict)
 
     @property
     def is_append(self) -> bool:
-        return not self.removed and all(entry.is_data for entry in self.added.values())
+        return not self.removed and all(part.is_data for part in self.added.values())
 
     @property
     def is_undone_append(self) -> bool:
-        return not self.added and all(entry.is_data for entry in self.removed.values())
+        return not self.added and all(part.is_data for part in self.removed.values())
 
     @property
-    def paths(self) -> tuple[frozenset[str], frozenset[str]]:
+    def keys(self) -> tuple[frozenset[str], frozenset[str]]:
         return frozenset(self.added), frozenset(self.removed)
 
 
@@ -133,30 +145,29 @@ def plan_merge_edit(
     updates = combine_properties(
         *(load_metadata(store, location).properties for location in (base, start.location, other.location))
     )
-    owners = (
-        _map_owners(source_positions, start_changes, other_changes)
-        if paths is None
-        else _map_owner_paths(paths, start_changes, other_changes)
+    owned_paths = (
+        _map_owned_paths(source_positions, start_changes, other_changes) if paths is None else _OwnedPaths(paths)
     )
+    grouping = _Grouping(store, ignore_partitions, owned_paths)
     merge = _PartitionMerge(
         store,
         start,
         other,
-        _group_by_partition(start_changes, ignore_partitions, owners),
-        _group_by_partition(other_changes, ignore_partitions, owners),
-        ignore_partitions,
+        grouping.group_changes(start_changes),
+        grouping.group_changes(other_changes),
+        grouping,
         undo,
-        owners,
         source_positions.same_paths if source_positions else frozenset(),
         source_positions.differing_paths if source_positions else frozenset(),
     )
-    added: list[FileEntry] = []
-    removed: list[FileEntry] = []
+    added: list[RowPart] = []
+    removed: list[RowPart] = []
     for key in merge.other_changes:
         added_in_partition, removed_in_partition = merge.resolve(key)
         added += added_in_partition
         removed += removed_in_partition
-    edit = MergeEdit(start.location, tuple(added), tuple(removed), updates)
+    file_edit = plan_part_edit(store, start.location, other.location, added, removed)
+    edit = MergeEdit(start.location, file_edit.added, file_edit.removed, updates, file_edit.excerpts)
     try:
         if not edit.is_empty:
             check_writable(load_metadata(store, start.location))
@@ -190,54 +201,64 @@ def _choose_start(
     raise IncompatibleChanges("both sides changed its columns, partitions or order")
 
 
-def _map_owners(
+@dataclass(frozen=True)
+class _OwnedPaths:
+    """The source files of rows: by their owner, or by the data file that an ingest recorded for a source file."""
+
+    by_owner: Mapping[str, str]
+    by_file: Mapping[str, str] = field(default_factory=dict)
+
+
+def _map_owned_paths(
     source_positions: "ThreeWayPositions | None", start_changes: FileDelta, other_changes: FileDelta
-) -> Mapping[str, str]:
-    """Return the source file of each data file; raise if there are deletes, which belong to partitions."""
+) -> _OwnedPaths | None:
+    """Return the source files of rows, if they are merged by source file; deletes belong to partitions."""
     if source_positions is None:
-        return {}
+        return None
     if all(
         entry.is_data
         for file_changes in (start_changes, other_changes)
         for entry in (*file_changes.added, *file_changes.removed)
     ):
-        return {
-            **_map_owner_paths(source_positions.paths_by_owner, start_changes, other_changes),
-            **source_positions.owners,
-        }
+        return _OwnedPaths(source_positions.paths_by_owner, source_positions.paths_by_file)
     if shared_paths := sorted(source_positions.same_paths | source_positions.differing_paths):
         raise IncompatibleChanges(f"both sides read {shared_paths[0]}, and rows were deleted by another engine")
-    return {}
+    return None
 
 
-def _map_owner_paths(paths: Mapping[str, str], start_changes: FileDelta, other_changes: FileDelta) -> dict[str, str]:
-    """Return the source file of each data file, by the prefix of its name."""
-    data_files = (
-        entry.path
-        for file_changes in (start_changes, other_changes)
-        for entry in (*file_changes.added, *file_changes.removed)
-        if entry.is_data
-    )
-    return {path: paths[owner] for path in data_files if (owner := read_owner_prefix(path) or "") in paths}
+@dataclass(frozen=True)
+class _Grouping:
+    """How changes are grouped: by source file, else by partition."""
 
+    store: "Store"
+    ignore_partitions: bool
+    owned_paths: _OwnedPaths | None
 
-def _group_by_partition(
-    file_changes: FileDelta, ignore_partitions: bool, owners: Mapping[str, str]
-) -> dict[PartitionId, _PartitionChange]:
-    partitions: dict[PartitionId, _PartitionChange] = {}
-    for entry in file_changes.added:
-        partitions.setdefault(_partition_id(entry, ignore_partitions, owners), _PartitionChange()).added[entry.path] = (
-            entry
+    def group_changes(self, file_changes: FileDelta) -> dict[PartitionId, _PartitionChange]:
+        """Return the changes of each partition or source file."""
+        part_delta = self._compute_parts(file_changes)
+        partitions: dict[PartitionId, _PartitionChange] = {}
+        for key, part in part_delta.added.items():
+            partitions.setdefault(self._find_partition(part), _PartitionChange()).added[key] = part
+        for key, part in part_delta.removed.items():
+            partitions.setdefault(self._find_partition(part), _PartitionChange()).removed[key] = part
+        return partitions
+
+    def _compute_parts(self, file_changes: FileDelta) -> PartDelta:
+        if self.owned_paths is not None:
+            return compute_part_delta(self.store, file_changes.added, file_changes.removed)
+        added, removed = (
+            {entry.path: RowPart(entry.path, None, (entry,)) for entry in entries}
+            for entries in (file_changes.added, file_changes.removed)
         )
-    for entry in file_changes.removed:
-        partitions.setdefault(_partition_id(entry, ignore_partitions, owners), _PartitionChange()).removed[
-            entry.path
-        ] = entry
-    return partitions
+        return PartDelta(added, removed)
 
-
-def _partition_id(entry: FileEntry, ignore_partitions: bool, owners: Mapping[str, str]) -> PartitionId:
-    return owners.get(entry.path) or (None if ignore_partitions else partition_of(entry))
+    def _find_partition(self, part: RowPart) -> PartitionId:
+        entry, path = part.entries[0], None
+        if self.owned_paths is not None:
+            recorded_path = self.owned_paths.by_file.get(entry.path) if not is_shared(entry.path) else None
+            path = recorded_path or self.owned_paths.by_owner.get(part.owner or "")
+        return path or (None if self.ignore_partitions else partition_of(entry))
 
 
 @dataclass(frozen=True)
@@ -249,17 +270,16 @@ class _PartitionMerge:
     other: MergeSide
     start_changes: Mapping[PartitionId, _PartitionChange]
     other_changes: Mapping[PartitionId, _PartitionChange]
-    ignore_partitions: bool
+    grouping: _Grouping
     undo: bool
-    owners: Mapping[str, str]
     same_paths: frozenset[str]
     different_paths: frozenset[str]
     _append_only: dict[str, dict[PartitionId, bool]] = field(default_factory=dict)
 
-    def resolve(self, key: PartitionId) -> tuple[Iterable[FileEntry], Iterable[FileEntry]]:
-        """Return the files to add to and to remove from one partition of the start."""
+    def resolve(self, key: PartitionId) -> tuple[Iterable[RowPart], Iterable[RowPart]]:
+        """Return the parts to add to and to remove from one partition of the start."""
         start_change, other_change = self.start_changes.get(key, _PartitionChange()), self.other_changes[key]
-        if start_change.paths == other_change.paths or key in self.same_paths:
+        if start_change.keys == other_change.keys or key in self.same_paths:
             return (), ()
         if key in self.different_paths:
             raise IncompatibleChanges(f"both sides read {key}, with different contents")
@@ -279,7 +299,7 @@ class _PartitionMerge:
 
     def _resolve_rewritten(
         self, key: PartitionId, start_change: _PartitionChange, other_change: _PartitionChange
-    ) -> tuple[Iterable[FileEntry], Iterable[FileEntry]]:
+    ) -> tuple[Iterable[RowPart], Iterable[RowPart]]:
         """Resolve a partition from which files were removed: either rows changed, or it was compacted."""
         start_appended, other_appended = (
             self._has_only_appended(self.start, key),
@@ -314,7 +334,7 @@ class _PartitionMerge:
         steps = side.read_steps()
         append_only: dict[PartitionId, bool] = {}
         has_several_specs = (
-            len(load_metadata(self.store, side.location).partition_specs) > 1 and not self.ignore_partitions
+            len(load_metadata(self.store, side.location).partition_specs) > 1 and not self.grouping.ignore_partitions
         )
         if has_several_specs or not any(step.is_rewrite for step in steps):
             # A compaction may move rows to another partition spec, in which the earlier steps can't be found.
@@ -322,14 +342,10 @@ class _PartitionMerge:
             return {key: change.is_append for key, change in side_changes.items()}
         for step in steps:
             if not step.is_rewrite:
-                for key, change in self._group_step(step):
+                file_changes = compute_file_delta(self.store, step.before, step.after)
+                for key, change in self.grouping.group_changes(file_changes).items():
                     append_only[key] = append_only.get(key, True) and change.is_append
         return append_only
-
-    def _group_step(self, step: MergeStep) -> Iterable[tuple[PartitionId, _PartitionChange]]:
-        return _group_by_partition(
-            compute_file_delta(self.store, step.before, step.after), self.ignore_partitions, self.owners
-        ).items()
 
     def _describe_partition(self, key: PartitionId) -> str:
         metadata: TableMetadata = load_metadata(self.store, self.start.location)
@@ -343,5 +359,5 @@ class _PartitionMerge:
         return f"rows of {spec.partition_to_path(key[1], metadata.schema())}"  # type: ignore[arg-type]
 
 
-def _exclude_present(entries_by_path: Mapping[str, FileEntry], present: Mapping[str, FileEntry]) -> list[FileEntry]:
-    return [entry for path, entry in entries_by_path.items() if path not in present]
+def _exclude_present(parts: Mapping[str, RowPart], present: Mapping[str, RowPart]) -> list[RowPart]:
+    return [part for key, part in parts.items() if key not in present]

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from runnel import temp_dirs
-from runnel.errors import CorruptData, RunnelError
+from runnel.errors import CorruptData, RunnelError, find_disk_full
 
 if TYPE_CHECKING:
     import duckdb
@@ -33,6 +33,8 @@ class _DuckdbInstance:
             "temp_directory": self.spill_dir,
             "threads": os.cpu_count() or 1,
         }
+        if _limits is not None:
+            settings |= {"threads": _limits[0], "memory_limit": f"{_limits[1] >> 20}MiB"}
         self._first_connection = duckdb.connect(":memory:", config=settings)
 
     def open_session(self) -> "duckdb.DuckDBPyConnection":
@@ -45,6 +47,7 @@ class _DuckdbInstance:
         shutil.rmtree(self.spill_dir, ignore_errors=True)
 
 
+_limits: tuple[int, int] | None = None  # threads and bytes, of a process that works for Spark
 _instance: _DuckdbInstance | None = None
 _parent_instances: list[object] = []
 _lock = threading.Lock()
@@ -61,6 +64,18 @@ def connect_duckdb() -> "duckdb.DuckDBPyConnection":
                 return _instance.open_session()
         _instance = _DuckdbInstance()
         return _instance.open_session()
+
+
+def limit_resources(threads: int, memory_bytes: int) -> None:
+    """Limit the DuckDB and Arrow of this process, which is a Python worker of Spark and shares its machine."""
+    import pyarrow as pa
+
+    global _limits
+    if _limits != (threads, memory_bytes):
+        _limits = (threads, memory_bytes)
+        pa.set_cpu_count(threads)
+        pa.set_io_thread_count(max(1, threads))
+        _close_instance()
 
 
 def _close_instance() -> None:
@@ -94,5 +109,7 @@ def translate_duckdb_errors() -> Iterator[None]:
         what = "there is not enough memory or disk space to compare so many rows"
         raise RunnelError("DIFF_TOO_LARGE", what, fix="compare with a query of your own, over fewer rows") from error
     except (duckdb.IOException, duckdb.InvalidInputException) as error:
+        if (disk_full := find_disk_full(error)) is not None:
+            raise disk_full from error
         what = f"a file of the lake can't be read: {str(error).splitlines()[0]}"
         raise CorruptData("LAKE_FILE_UNREADABLE", what, fix="run `runnel fsck` to see which commits need it") from error

@@ -27,7 +27,7 @@ from runnel.lake.scan.duckdb_types import (
 from runnel.lake.scan.registered_files import group_files, is_read_by_name, map_columns, read_footer
 
 if TYPE_CHECKING:
-    from runnel.lake.store import Store
+    from runnel.lake.warehouse_files import FileAccess
 
 FILE_COLUMN = internal_column("file")
 POSITION_COLUMN = internal_column("position")
@@ -35,7 +35,7 @@ _VIRTUAL = ("filename", "file_row_number")
 
 
 def rows_sql(
-    store: "Store",
+    store: "FileAccess",
     metadata: TableMetadata,
     selected_entries: Iterable[FileEntry] | None = None,
     *,

@@ -9,7 +9,12 @@ from dataclasses import dataclass
 from runnel.model.task_result import TaskResult
 from runnel.names import TableName
 from runnel.plan import reasons
-from runnel.plan.decisions.base_result import explain_unusable_base, find_changed_inputs, iter_detached_results
+from runnel.plan.decisions.base_result import (
+    choose_nearest_inputs,
+    explain_unusable_base,
+    find_changed_inputs,
+    iter_detached_results,
+)
 from runnel.plan.decisions.task import TaskCase, total_input_size
 from runnel.plan.facts import Facts, SourceChanges
 from runnel.plan.slices import SliceSelection, full_computation_reason, is_reference, slice_expressions
@@ -54,6 +59,7 @@ def expect_task(case: TaskCase, pending: Mapping[TableName, PendingTable], facts
         base, reason, start_note = detached_result, None, f"; {reasons.describe_start(detached_result, case.branch)}"
     if reason is not None or base is None:
         return _expected_full_step(case, pending, facts, reason or reasons.NOT_YET)
+    base = choose_nearest_inputs(case, base, facts)
     changed = find_changed_inputs(case, base)
     change_reasons = [
         reasons.describe_change(upstream, facts.change_size(upstream, base.inputs[upstream], case.inputs[upstream]))

@@ -11,6 +11,7 @@ from runnel.plan.fingerprint.code.code_walker import CodeWalker
 # Options about when, by whom or how often a task runs are left out.
 _OPTIONS = ("by", "by_input", "reference", "lookback", "rowwise", "key", "volatile", "stream", "watermark", "output")
 FINGERPRINTED_OPTIONS = (*_OPTIONS, "schema", "partition", "sort", "properties")
+_WITHOUT_EFFECT_ON_ROWS = ("multiline",)  # options of files that say only how they can be read
 _MAX_DISPLAY_LENGTH = 60
 _DEFAULTS = {each.name: getattr(TaskOptions(), each.name) for each in fields(TaskOptions)}
 
@@ -42,7 +43,8 @@ def fingerprint_source(source: Source) -> str:
     origin = source.origin
     if not isinstance(origin, Files):
         return hash_texts(["manual", repr(origin.schema)])
-    return hash_texts(["files", origin.format, repr(origin.schema), repr(sorted(origin.options)), *source.partition])
+    options = sorted(option for option in origin.options if option[0] not in _WITHOUT_EFFECT_ON_ROWS)
+    return hash_texts(["files", origin.format, repr(origin.schema), repr(options), *source.partition])
 
 
 def _iter_options(options: TaskOptions, walker: CodeWalker) -> Iterator[tuple[str, str, str]]:

@@ -64,7 +64,7 @@ def merge_and_run(
 
 def _plan_merge(lake: "Lake", flow: "Flow", plan: "MergePlan", state: "LakeState") -> ProjectPlan:
     """Plan the tables that must be computed, and everything downstream of tables that the merge changes."""
-    needed = [step.table for step in plan.with_action("compute")]
+    needed = list(dict.fromkeys(step.computed_with or step.table for step in plan.with_action("compute")))
     unknown = [str(table) for table in needed if not flow.is_derived(table)]
     if unknown:
         what = f"{join_names(unknown)} must be computed to merge, but no task of the project computes it any more"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runnel.declare.model.flow import QUARANTINE_LAYER, Source, quarantine_table_of
+from runnel.declare.model.flow import QUARANTINE_LAYER, Flow, Source, quarantine_table_of
 from runnel.errors import Mistake, did_you_mean, plural
 from runnel.model.table_version import content_of_discard
 from runnel.names import TableName
@@ -28,13 +28,22 @@ class DiscardResult:
 
 
 def release(
-    lake: "Lake", table: str, corrected: Path | None = None, *, file: str | None = None, branch: str = "main"
+    lake: "Lake",
+    table: str,
+    corrected: Path | None = None,
+    *,
+    file: str | None = None,
+    branch: str = "main",
+    flow: Flow | None = None,
 ) -> "ReleaseResult":
-    """Ingest the quarantined rows of a source again; only those of `file` if it is given."""
+    """Ingest the quarantined rows of a source again; only those of `file` if it is given.
+
+    `flow` is the loaded project, if there is one.
+    """
     from runnel.connect.ingest.release import release_rows as send
     from runnel.connect.load.quarantine import read_quarantined_rows
 
-    source = _find_source(lake, resolve_table(lake, table, branch))
+    source = _find_source(lake, resolve_table(lake, table, branch), flow)
     quarantined_rows = read_quarantined_rows(lake.store, source.table, branch, file)
     selected_rows = [row for row in quarantined_rows if row.raw is not None]  # None: the whole file could not be read
     if not selected_rows:
@@ -110,10 +119,10 @@ def resolve_table(lake: "Lake", table: str, branch: str = "main") -> TableName:
     )
 
 
-def _find_source(lake: "Lake", table: TableName) -> Source:
+def _find_source(lake: "Lake", table: TableName, flow: Flow | None) -> Source:
     from runnel.project.planning.plan_project import load_project_flow
 
-    flow = load_project_flow(lake)
+    flow = flow or load_project_flow(lake)
     if table in flow.sources:
         return flow.sources[table]
     if table in flow.tasks:

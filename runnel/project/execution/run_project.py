@@ -204,6 +204,7 @@ def execute_plan(
 
     `planned_at` is when planning began, if that was not when the run started.
     """
+    from runnel.project.work_places import read_work_place_rules
     from runnel.run.execute import execute_plan
     from runnel.run.observers import build_observers
     from runnel.run.publish_run import publish_run
@@ -220,6 +221,7 @@ def execute_plan(
         project_plan.facts,
         project_plan.fingerprints,
         lambda: lake.spark_provider.get(brief=is_brief),
+        read_work_place_rules(lake.settings),
     )
     reporting = RunReporting(
         lake.settings.home / "logs" / "runs", project_run.watch or _ignore_event, build_observers(lake.settings)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from runnel.client.lake import Lake
     from runnel.declare.model.flow import Task
     from runnel.lake.flow_state.streams import StreamRecord
+    from runnel.lake.store import Store
     from runnel.model.run_request import RunRequest
     from runnel.plan.steps import PlanStep
     from runnel.project.planning.plan_project import ProjectPlan
@@ -133,15 +134,15 @@ def _block_steps(project_plan: "ProjectPlan", step_group: "Iterable[PlanStep]") 
     return RunResult(None, "nothing", project_plan.request.branch, None, 0.0, steps)
 
 
-def reset_stream(lake: "Lake", name: str, branch: str) -> "StreamRecord":
+def reset_stream(store: "Store", name: str, branch: str) -> "StreamRecord":
     """Reset a stream so that it starts from scratch, and return its previous state; raise if it does not exist."""
     from runnel.lake.flow_state import streams
     from runnel.names import TableName
 
-    all_streams = lake.store.db.read(lambda connection: streams.list_streams(connection, branch))
+    all_streams = store.db.read(lambda connection: streams.list_streams(connection, branch))
     streams_by_name = {str(table): stream for (_, table), stream in all_streams.items() if stream.is_task}
     if name in streams_by_name:
-        streams.reset(lake.store.db, branch, TableName.parse(name))
+        streams.reset(store.db, branch, TableName.parse(name))
         return streams_by_name[name]
     what = f"there is no stream {quote_value(name)} on `{branch}`" + did_you_mean(name, streams_by_name)
     raise Mistake("STREAM_UNKNOWN", what, fix="`runnel status` lists them; a source is read again by `runnel rewind`")

@@ -18,7 +18,7 @@ from runnel.plan.graph import Graph
 from runnel.plan.selection import select_tables
 
 if TYPE_CHECKING:
-    from runnel.declare.model.flow import Alert, Flow, Source
+    from runnel.declare.model.flow import Alert, Flow, Sink, Source
     from runnel.names import TableName
 
 LOG = logging.getLogger("runnel.worker")
@@ -36,11 +36,16 @@ def collect_declarations(flow: "Flow") -> ProjectDeclarations:
         readers = tuple(str(reader) for reader in graph.readers.get(table, ()))
         deadline = flow.tasks[table].options.deadline if table in flow.tasks else None
         tables[str(table)] = TableDeclaration(str(table), readers, tuple(sorted(schedules[str(table)])), deadline)
-    sinks = {sink.name: SinkDeclaration(sink.name, str(sink.table), sink.branch) for sink in flow.sinks}
+    sinks = {sink.name: describe_sink(sink) for sink in flow.sinks}
     sources = {str(table): _describe_source(source) for table, source in flow.sources.items()}
     return ProjectDeclarations(
         tables, sinks, tuple(_describe_alert(graph, flow, alert) for alert in flow.alerts), sources
     )
+
+
+def describe_sink(sink: "Sink") -> SinkDeclaration:
+    """Return what the service has to know about a sink."""
+    return SinkDeclaration(sink.name, str(sink.table), sink.branch, type(sink.target).__name__.lower())
 
 
 def _describe_source(source: "Source") -> SourceDeclaration:

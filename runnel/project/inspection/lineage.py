@@ -46,9 +46,11 @@ class Lineage:
         }
 
 
-def find_lineage(lake: "Lake", table: TableName, *, up: bool = True, down: bool = True) -> Lineage:
-    """Return the graph around a table: upstream, downstream or both."""
-    flow = _load_flow(lake)
+def find_lineage(
+    lake: "Lake", table: TableName, *, up: bool = True, down: bool = True, flow: Flow | None = None
+) -> Lineage:
+    """Return the graph around a table: upstream, downstream or both. `flow` is the loaded project, if there is one."""
+    flow = flow or _load_flow(lake)
     declared: Edges = {name: tuple(dict.fromkeys(flow.inputs_of(name))) for name in (*flow.sources, *flow.tasks)}
     recorded, kinds = _read_recorded_edges(lake, declared)
     reads = {**recorded, **declared}
@@ -88,8 +90,8 @@ def _read_recorded_edges(lake: "Lake", declared: Edges) -> tuple[Edges, dict[Tab
     """Return the recorded inputs of main's tables that the project does not declare, and what filled them."""
     from sqlalchemy.engine import Connection
 
-    from runnel.lake.flow_state.provenance import classify_origin
     from runnel.lake.history.content_origin import find_origin
+    from runnel.lake.provenance.table_provenance import classify_origin
 
     commit = lake.store.commit("main")
     undeclared_tables = [table for table in lake.store.state(commit) if table not in declared]

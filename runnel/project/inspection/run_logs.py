@@ -55,9 +55,19 @@ def find_logs(lake: "Lake", run_or_attempt: str, number: int | None = None) -> l
     folder = lake.settings.home / "logs" / "runs"
     logs = [_build_log(folder, attempt, with_heading=len(attempts) > 1) for attempt in attempts]
     if not any(log.path.is_file() for log in logs):
-        what = f"the log of run {attempts[-1].id if attempts else record.id} is not on this machine"
-        raise Mistake("LOG_MISSING", what, fix="a run has a log as soon as it starts, on the machine that runs it")
+        raise _build_missing_log_error(attempts[-1] if attempts else record.run)
     return logs
+
+
+def _build_missing_log_error(attempt: "Run") -> Mistake:
+    """Return the error about a run without a log here; if the run failed, it names the cause, which a log would."""
+    what = f"the log of run {attempt.id} is not on this machine"
+    fix = "a run has a log as soon as it starts its steps, on the machine that runs it"
+    error = attempt.detail.get("error") if attempt.state in ("failed", "lost") else None
+    if error:
+        what = f"{what}; the run failed: {error['what']}"
+        fix = f"{error['fix']}; {fix}" if error.get("fix") else fix
+    return Mistake("LOG_MISSING", what, fix=fix)
 
 
 def _build_log(folder: Path, attempt: "Run", *, with_heading: bool) -> AttemptLog:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from runnel.errors import RunnelError
 from runnel.lake.catalog.database import format_time, parse_time
 from runnel.lake.control import run_queue, schedules, workers
-from runnel.project.inspection.schedule_times import iter_schedule_times
+from runnel.project.inspection.schedule_times import iter_schedule_times, list_due_times
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,12 +17,16 @@ if TYPE_CHECKING:
     from runnel.client.lake import Lake
     from runnel.lake.control.schedules import ScheduleRecord
 
+_MAX_MISSED = 1000  # times that are counted: a schedule may be due each second, and the service be down for months
+
 
 @dataclass(frozen=True)
 class ScheduleStatus:
     """One schedule. `next_at` is None if only a change makes it due, or it is paused, or `problem` says why not.
 
-    Without a running service (`has_service`), nothing is queued at that time.
+    Without a running service (`has_service`), nothing is queued at that time. `missed` counts the times that passed
+    since the service stopped, up to 1000 (then `last_missed_at` is None); `catch_up` says which of them the next
+    service runs.
     """
 
     name: str
@@ -37,6 +41,9 @@ class ScheduleStatus:
     last_at: str | None = None
     problem: str | None = None
     has_service: bool = True
+    catch_up: str = "last"
+    missed: int = 0
+    last_missed_at: str | None = None
 
     def json(self) -> dict[str, Any]:
         """Return what scripts rely on."""
@@ -72,6 +79,8 @@ def build_schedule_status(connection: "Connection", schedule: "ScheduleRecord", 
     entries = run_queue.list_entries(connection, cause=f"schedule/{schedule.name}", limit=1)
     last_entry = entries[0] if entries else None
     next_at, problem = _find_next_time(schedule, now)
+    has_service = bool(workers.list_alive(connection, workers.SERVICE))
+    missed_times = [] if has_service or schedule.paused_at or problem else _list_missed_times(schedule, now)
     return ScheduleStatus(
         schedule.name,
         _describe_timing(schedule.declared),
@@ -84,8 +93,18 @@ def build_schedule_status(connection: "Connection", schedule: "ScheduleRecord", 
         last_entry.state if last_entry else None,
         (last_entry.ended_at or last_entry.started_at or last_entry.queued_at) if last_entry else None,
         problem,
-        bool(workers.list_alive(connection, workers.SERVICE)),
+        has_service,
+        str(schedule.declared.get("catch_up", "last")),
+        len(missed_times),
+        format_time(missed_times[-1]) if 0 < len(missed_times) < _MAX_MISSED else None,
     )
+
+
+def _list_missed_times(schedule: "ScheduleRecord", now: datetime) -> list[datetime]:
+    """Return the times that passed and that no service has queued."""
+    declared, after = schedule.declared, parse_time(schedule.cursor.get("slot", schedule.seen_at))
+    times = (declared.get("cron"), declared.get("tz"), declared.get("every"))
+    return list_due_times(*times, after, now, limit=_MAX_MISSED)
 
 
 def _find_next_time(schedule: "ScheduleRecord", now: datetime) -> tuple[str | None, str | None]:

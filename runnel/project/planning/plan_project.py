@@ -13,6 +13,8 @@ from runnel.plan.graph import Graph
 from runnel.plan.planner import PlanScope, make_plan
 from runnel.plan.selection import select_tables
 from runnel.project.planning.lake_facts import LakeFacts
+from runnel.project.planning.step_places import add_places
+from runnel.project.work_places import read_work_place_rules
 
 if TYPE_CHECKING:
     from runnel.client.lake import Lake
@@ -103,6 +105,7 @@ def plan_state(
     )
     if request.verify and any(step.table in flow.tasks for step in plan.steps):
         plan = replace(plan, jvm=True)
+    plan = add_places(plan, read_work_place_rules(lake.settings), facts, flow.root)
     if flow.started_spark is not None:
         plan = replace(plan, notes=(*plan.notes, f"Spark was started by {flow.started_spark}, while it was imported"))
     return ProjectPlan(request, flow, facts, fingerprints, commit, state, plan)

@@ -73,13 +73,13 @@ def missing_column_error(task: Task, position: int, columns: Sequence[str]) -> M
     """Return the error for a task that does not make a column of its `by`."""
     name = task.options.by[position]
     problem = f"it returns no column `{name}`" + did_you_mean(name, columns)
-    return _not_by_error(task, problem, f"select `{name}`, name another column in by=, or remove by=")
+    return _not_by_error(task, problem, f"select `{name}`, name another column in by=, or remove by=", "by")
 
 
 def map_column_error(task: Task, position: int) -> Mistake:
     """Return the error for a task whose `by` column is a map."""
     fix = "let by= name a column of another type, such as a text, a number or a date"
-    return _not_by_error(task, f"its column `{task.options.by[position]}` is a map, which can't be compared", fix)
+    return _not_by_error(task, f"its column `{task.options.by[position]}` is a map, which can't be compared", fix, "by")
 
 
 def wrong_column_error(task: Task, position: int) -> Mistake:
@@ -99,6 +99,8 @@ def lookback_error(task: Task, width: int | None, lookback: int) -> Mistake:
     return Mistake("RUN_LOOKBACK", what, at=str(task.place), fix=fix)
 
 
-def _not_by_error(task: Task, problem: str, fix: str) -> Mistake:
+def _not_by_error(task: Task, problem: str, fix: str, option: str | None = None) -> Mistake:
+    """Return the error; `option` is the one to blame, if it is not the query."""
     what = f"task `{task.table}` is computed by {join_names(task.options.by)}, but {problem}"
-    return Mistake("RUN_NOT_BY", what, at=str(task.place), fix=fix)
+    place = task.place_of(option) if option is not None else task.place
+    return Mistake("RUN_NOT_BY", what, at=str(place), fix=fix)

@@ -140,14 +140,14 @@ def _unreadable_expression_error(
     elif (unknown_function := find_unknown_function(message, list_spark_functions)) is not None:
         text, fix = unknown_function
     what = f"task `{task.table}` has by_input= {quote_value(', '.join(expressions))}, but {text}"
-    return Mistake("RUN_BY_INPUT", what, at=str(task.place), fix=fix)
+    return Mistake("RUN_BY_INPUT", what, at=str(task.place_of("by_input")), fix=fix)
 
 
 def _unfit_expression_error(task: Task, expressions: Sequence[str], why: str) -> Mistake:
     problem = f"{quote_value(', '.join(expressions))} in by_input= {why}"
     what = f"task `{task.table}` is computed by {join_names(task.options.by)}, but {problem}"
     fix = "name the slice of a row by an expression of its own columns that always has the same value"
-    return Mistake("RUN_NOT_BY", what, at=str(task.place), fix=fix)
+    return Mistake("RUN_NOT_BY", what, at=str(task.place_of("by_input")), fix=fix)
 
 
 def _inline_definitions(text: str | None, items: Sequence[Any]) -> str | None:

@@ -80,5 +80,6 @@ NONDETERMINISTIC = {
     "Uniform": "uniform",
     "Uuid": "uuid",
 }
+CLOCK_FUNCTIONS = ("current_date", "current_time", "current_timestamp", "localtimestamp", "now")
 # Iceberg's columns about where a row is stored, which compaction changes.
 STORAGE = ("_file", "_pos", "_spec_id", "_partition", "_deleted")

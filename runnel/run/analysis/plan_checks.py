@@ -13,7 +13,15 @@ from runnel.errors import Mistake, join_names
 from runnel.names import SLOT_PREFIX, TableName
 from runnel.run.analysis.column_usage import find_used_columns
 from runnel.run.analysis.logical_plan import PlanNode, build_tree
-from runnel.run.analysis.operators import CTE_REFERENCES, LITERAL, NAMES, NONDETERMINISTIC, ROWWISE, STORAGE
+from runnel.run.analysis.operators import (
+    CLOCK_FUNCTIONS,
+    CTE_REFERENCES,
+    LITERAL,
+    NAMES,
+    NONDETERMINISTIC,
+    ROWWISE,
+    STORAGE,
+)
 from runnel.run.analysis.plan_leaves import PlanLeaf, read_leaves
 
 if TYPE_CHECKING:
@@ -86,13 +94,32 @@ def check_analysis(task: Task, analysis: PlanAnalysis) -> tuple[str, ...]:
         return ()
     nondeterminism_warning = [
         f"uses {join_names(analysis.nondeterministic)}, which may differ each time it is computed; "
-        "pass the value in as a parameter, or write volatile=True: then the task is never skipped"
+        f"{_suggest_fixed_value(task, analysis.nondeterministic)}"
     ]
     hidden_warning = ["goes through an RDD or a checkpoint, where Runnel can't see what is read"]
     return (
         *(nondeterminism_warning if analysis.nondeterministic else ()),
         *(hidden_warning if analysis.hidden else ()),
     )
+
+
+def _suggest_fixed_value(task: Task, functions: Sequence[str]) -> str:
+    """Return what to write instead of functions whose value differs each time."""
+    is_clock = any(name in CLOCK_FUNCTIONS for name in functions)
+    if task.sql is not None and is_clock:
+        return (
+            'pass the value in (`params = { today = "2026-01-31" }` in its options, `:today` in the SQL, '
+            "`runnel run --set today=...`), or write volatile = true: then the task is never skipped"
+        )
+    if is_clock:
+        return (
+            "pass the value in as a keyword parameter (`*, today: date`, `runnel run --set today=...`), or take it "
+            "from the keyword parameter `scheduled_at`, the time of the run's schedule; "
+            "if it shall change by itself, write volatile=True: then the task is never skipped"
+        )
+    if task.sql is not None:
+        return "write volatile = true in its options: then the task is never skipped"
+    return "pass the value in as a parameter, or write volatile=True: then the task is never skipped"
 
 
 def uses_same_columns(

@@ -16,10 +16,18 @@ def judge_findings(task: Task, findings: Sequence[CheckFinding]) -> tuple[str, .
     lines = [f"task `{task.table}`: {plural(len(stopping), 'check')} failed"]
     lines += [f"    {describe_finding(finding)}{_describe_location(finding)}" for finding in failed]
     location = next((finding.check.place for finding in stopping if finding.check.place), task.place)
-    fix = 'correct the task or its input; on_fail="quarantine" sets such rows aside, on_fail="warn" only warns'
-    if not any(finding.check.is_row_check for finding in stopping):
-        fix = 'correct the task or its input; on_fail="warn" only warns'
-    raise RunnelError("CHECK_FAILED", "\n".join(lines), at=str(location), fix=fix)
+    raise RunnelError("CHECK_FAILED", "\n".join(lines), at=str(location), fix=_advise(task, stopping))
+
+
+def _advise(task: Task, stopping: Sequence[CheckFinding]) -> str:
+    """Return what to do about the checks that stop a run; rows that are too old are rarely a mistake of the task."""
+    if all(finding.check.kind == "fresh" for finding in stopping):
+        selections = " ".join(f"-s +{table}" for table in task.input_tables or (task.table,))
+        look = f"`runnel plan {selections}` shows whether its sources have delivered anything new"
+        return f'{look}; on_fail="warn" only warns'
+    if any(finding.check.is_row_check for finding in stopping):
+        return 'correct the task or its input; on_fail="quarantine" sets such rows aside, on_fail="warn" only warns'
+    return 'correct the task or its input; on_fail="warn" only warns'
 
 
 def describe_finding(finding: CheckFinding) -> str:

@@ -65,6 +65,11 @@ def row_json_sql(columns: Sequence[Column]) -> str:
 
 def refuse_invalid_checks(frame: "DataFrame", checks: Sequence[Check], columns: Sequence[Column]) -> None:
     """Raise CHECK_INVALID for the checks that Spark can't read."""
+    raise_all(find_invalid_checks(frame, checks, columns))
+
+
+def find_invalid_checks(frame: "DataFrame", checks: Sequence[Check], columns: Sequence[Column]) -> list[Mistake]:
+    """Return an error for each check of rows that Spark can't read."""
     from pyspark.errors import AnalysisException
     from pyspark.sql import functions as F
 
@@ -76,7 +81,7 @@ def refuse_invalid_checks(frame: "DataFrame", checks: Sequence[Check], columns: 
             )
         except AnalysisException as error:
             mistakes.append(unreadable_check_error(check, error, [column.name for column in columns]))
-    raise_all(mistakes)
+    return mistakes
 
 
 def unreadable_check_error(check: Check, error: Exception, columns: Sequence[str]) -> Mistake:

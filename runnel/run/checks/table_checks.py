@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from runnel.declare.model.flow import Check
 from runnel.declare.sql.literals import format_literal, quote_column
-from runnel.errors import Mistake, did_you_mean, plural, raise_all
+from runnel.errors import Mistake, did_you_mean, plural
 from runnel.names import TableName
 from runnel.phase_timer import measure_phase
 from runnel.run.checks.row_checks import CheckFinding, unreadable_check_error
@@ -33,25 +33,25 @@ def run_table_checks(context: "TaskContext", target: str, checks: Sequence[Check
 
 
 @measure_phase("check")
-def refuse_unreadable_checks(context: "TaskContext", frame: "DataFrame", checks: Sequence[Check]) -> None:
-    """Raise CHECK_INVALID for the checks of a table that can't be read; `frame` is what the table will hold."""
+def find_unreadable_checks(context: "TaskContext", frame: "DataFrame", checks: Sequence[Check]) -> list[Mistake]:
+    """Return CHECK_INVALID for each check of a table that can't be read; `frame` is what the table will hold."""
     from pyspark.errors import AnalysisException
 
     if not checks:
-        return
+        return []
     view = f"runnel_checked_{secrets.token_hex(4)}"
     frame.createTempView(view)
-    mistakes = []
+    mistakes: list[Mistake] = []
     try:
         for check in checks:
             try:
                 context.session.sql(_build_query(context, check, view))
             except AnalysisException as error:
                 mistakes.append(_explain_unreadable_check(context, check, error, frame.columns))
-        raise_all(mistakes)
     finally:
         with suppress(Exception):  # the first error is the one to report
             context.session.catalog.dropTempView(view)
+    return mistakes
 
 
 def _build_query(context: "TaskContext", check: Check, target: str) -> str:

@@ -24,6 +24,11 @@ _OTHER_STATE = (
     "There are [",  # sources in the checkpoint, and another number in the query
 )
 _COMPUTED = "must be executed with writeStream"
+_FILE_MISSING = (
+    "java.io.FileNotFoundException",
+    "NotFoundException: Failed to open input stream",
+    "File does not exist",
+)
 _LOST = ("Cannot load current offset at snapshot", "is not an ancestor of", "Cannot find a parent snapshot")
 
 
@@ -62,6 +67,10 @@ def _to_stream_error(error: BaseException, task: "Task", root: Path) -> BaseExce
     if any(sign in text for sign in _LOST):
         what = f"`{task.table}` was at a position that its append log no longer has"
         return RunnelError("STREAM_TAPE_LOST", what, at=str(task.place), fix=reset)
+    if any(sign in text for sign in _FILE_MISSING):
+        what = f"a file that the stream of `{task.table}` has still to read is gone"
+        fix = f"run it again: it continues if rows were erased meanwhile; else {reset}"
+        return RunnelError("STREAM_FILE_GONE", what, at=str(task.place), fix=fix)
     if type(error).__name__ == "AnalysisException" and (limit := find_stream_limit(text)) is not None:
         what, fix = f"task `{task.table}` {limit[0]}", limit[1]
         return Mistake("STREAM_UNSUPPORTED", what, at=locate_error(error, text, task, root), fix=fix)

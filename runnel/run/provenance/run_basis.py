@@ -135,6 +135,20 @@ def build_provenance(
     return {**provenance, "params": basis.params(task), "given": basis.encode_params(task), **basis.describe_run()}
 
 
+def describe_row_relation(task: "Task", *, has_slices: bool) -> dict[str, Any]:
+    """Return by which columns a row of a task's table belongs to rows of its inputs, as `runnel why --row` needs it.
+
+    `has_slices` is false if Runnel can't see that a slice depends on its own rows only.
+    """
+    other_slices = {name for pairs in (task.options.by_input, task.options.lookback) for name, _ in pairs}
+    other_slices |= set(task.options.reference)
+    return {
+        "by": list(task.options.by) if has_slices else [],
+        "key": list(task.options.key) if task.options.rowwise else [],
+        "other_slices": sorted({str(table) for parameter, table in task.inputs if parameter in other_slices}),
+    }
+
+
 def _summarize_findings(findings: "Iterable[CheckFinding]") -> list[dict[str, Any]]:
     """Return the results of the checks, without examples: erased rows must not survive here."""
     return [

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from runnel.errors import RunnelError, Unreachable, plural, raise_all
+from runnel.model.work_place import WorkPlace
 from runnel.names import TableName
 from runnel.run.results.delivery_result import DeliveryResult
 
@@ -38,6 +39,7 @@ class StepResult:
     spent: Mapping[str, float] = field(default_factory=dict, repr=False)  # seconds of each phase
     waits: Mapping[str, float] = field(default_factory=dict, repr=False)  # seconds of waiting, by reason
     spark: Mapping[str, Any] | None = field(default=None, repr=False)  # Spark's metrics
+    place: WorkPlace | None = None  # where files were read; None if there was no choice
 
     def json(self) -> dict[str, Any]:
         """Return what scripts rely on."""
@@ -55,6 +57,7 @@ class StepResult:
             "spent": dict(self.spent),
             "waits": dict(self.waits),
             "spark": dict(self.spark) if self.spark else None,
+            "place": self.place.json() if self.place else None,
         }
 
 

@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from runnel.errors import error_from_json
+from runnel.model.work_place import WorkPlace
 from runnel.names import TableName
-from runnel.run.results.delivery_result import DeliveryResult
+from runnel.run.results.delivery_result import parse_delivery_result
 from runnel.run.results.run_result import Event, RunResult, RunState, StepResult
 
 
@@ -61,11 +62,5 @@ def parse_step_result(step_json: Mapping[str, Any]) -> StepResult:
         spent=step_json.get("spent") or {},
         waits=step_json.get("waits") or {},
         spark=step_json.get("spark"),
-    )
-
-
-def parse_delivery_result(delivery_json: Mapping[str, Any]) -> DeliveryResult:
-    """Parse the result of a delivery."""
-    return DeliveryResult(
-        **{**delivery_json, "error": error_from_json(delivery_json["error"]) if delivery_json.get("error") else None}
+        place=WorkPlace(**step_json["place"]) if step_json.get("place") else None,
     )

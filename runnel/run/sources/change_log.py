@@ -50,6 +50,7 @@ def apply_changes(run_context: "RunContext", source: Source, step: "PlanStep") -
             head,
             deletes,
             report_progress=run_context.make_read_reporter(source.table),
+            choose_runner=run_context.choose_runner_of(source.table),
         )
     left_out_warning = (
         f"{applied.left_out:,} rows of the log have a null in a key or sequence column and were not applied"
@@ -63,6 +64,7 @@ def apply_changes(run_context: "RunContext", source: Source, step: "PlanStep") -
         head=TableVersion(applied.location, content),
         detail={"run": run_context.spec.run, "inputs": {str(log_table_of(source.table)): asdict(log)}},
         warnings=(left_out_warning,) if applied.left_out else (),
+        place=applied.place if run_context.has_work_places else None,
     )
 
 

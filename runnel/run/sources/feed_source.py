@@ -55,4 +55,5 @@ def _read_feed(run_context: "RunContext", step: "PlanStep", feed_changes: "FeedC
         processed_files=ingested.processed_files,
         detail={"run": run_context.spec.run},
         warnings=(*build_row_warnings(ingested), *ingested.warnings),
+        place=ingested.place if run_context.has_work_places else None,
     )

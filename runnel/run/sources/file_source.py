@@ -11,6 +11,8 @@ from runnel.run.results.run_result import Event, StepResult
 from runnel.run.sources.source_ingest import build_row_warnings, make_step_ingest
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from runnel.connect.ingest.detect.file_changes import FileChanges
     from runnel.lake.flow_state.ingest_position import ProcessedFile
     from runnel.plan.steps import PlanStep
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
 
 _MOST_LISTED = 5
+_MOST_LOGGED = 100
 
 
 def ingest_source(run_context: "RunContext", step: "PlanStep") -> StepResult:
@@ -50,6 +53,7 @@ def ingest_source(run_context: "RunContext", step: "PlanStep") -> StepResult:
                 step.table, "reuse", "succeeded", step.reason, head=step.head, processed_files=processed_files
             )
     run_context.report_event(Event("start", step.reason, step.table, "ingest"))
+    run_context.log.write(f"files of {step.table}: {_list_files(file_changes)}")
     return _read_files(run_context, step, file_changes)
 
 
@@ -75,7 +79,15 @@ def _read_files(run_context: "RunContext", step: "PlanStep", file_changes: "File
             *_describe_unread_files(ingested.unread_reasons, bool(ingested.quarantine)),
             *filter(None, [describe_unfinished_files(ingested.unfinished)]),
         ),
+        place=ingested.place if step.place is not None else None,
     )
+
+
+def _list_files(file_changes: "FileChanges") -> str:
+    """Return the files that a run reads by name, for its log: if a check fails later, one of them brought the rows."""
+    paths = [source_file.path for source_file in file_changes.files_to_read]
+    more = f" and {len(paths) - _MOST_LOGGED:,} more" if len(paths) > _MOST_LOGGED else ""
+    return (", ".join(paths[:_MOST_LOGGED]) or "none") + more
 
 
 def _describe_unread_files(unread: tuple[str, ...], has_quarantine: bool) -> tuple[str, ...]:
@@ -89,21 +101,18 @@ def _describe_unread_files(unread: tuple[str, ...], has_quarantine: bool) -> tup
 def _find_position(
     run_context: "RunContext", step: "PlanStep", file_changes: "FileChanges"
 ) -> "tuple[ProcessedFile, ...] | None":
-    """Return the ingest position of an existing version: which of its data files hold each file's rows.
+    """Return the ingest position of an existing version: which data files its rows of each file were written to.
 
-    None if a file or a data file can't be matched; the caller then reads the files. A data file counts for a source
-    file only if it was written for that path: one that was written for another file with equal contents belongs to
-    the other file, even if that one is removed later.
+    None if a file or rows can't be matched; the caller then reads the files. Rows count for a source file only if
+    they were written for that path: rows that were written for another file with equal contents belong to the other
+    file, even if that one is removed later.
     """
     from runnel.lake.flow_state.ingest_positions import find_stored_data_files
-    from runnel.lake.iceberg.data_file_owners import read_owner_prefix
-    from runnel.lake.iceberg.manifests import read_entries
-    from runnel.lake.iceberg.table_metadata import load_metadata
 
     assert step.head is not None
-    unclaimed_files = {
-        entry.path for entry in read_entries(run_context.store, load_metadata(run_context.store, step.head.location))
-    }
+    unclaimed_rows = _list_owned_rows(run_context, step.head)
+    if unclaimed_rows is None:
+        return None
     position = run_context.facts.position(step.table)
     moved_files = {processed_file.path: processed_file for processed_file in file_changes.list_processed_files({})}
     unread_paths = {source_file.path for source_file in file_changes.files_to_read}
@@ -112,18 +121,52 @@ def _find_position(
         if processed_file.is_removed:
             changed += [processed_file] if path in moved_files else []
             continue
-        if path not in unread_paths and unclaimed_files.issuperset(processed_file.files):
-            candidates = [processed_file.files]
-        else:
+        candidates = [] if path in unread_paths else [processed_file.files]
+        files = _claim_rows(processed_file, candidates, unclaimed_rows)
+        if files is None:
             candidates = find_stored_data_files(run_context.store.db, step.table, processed_file.identity)
-        own_candidates = (
-            files for files in candidates if all(read_owner_prefix(file) in processed_file.all_owners for file in files)
-        )
-        files = next((files for files in own_candidates if unclaimed_files.issuperset(files)), None)
+            files = _claim_rows(processed_file, candidates, unclaimed_rows)
         if files is None:
             return None
-        unclaimed_files.difference_update(files)
         changed += (
             [replace(processed_file, files=files)] if path in moved_files or files != processed_file.files else []
         )
-    return tuple(changed) if not unclaimed_files else None
+    return tuple(changed) if not unclaimed_rows else None
+
+
+def _list_owned_rows(run_context: "RunContext", head: TableVersion) -> set[tuple[str, str]] | None:
+    """Return the owners of the rows of a version, each with the ids of data files that they were first written to.
+
+    None if rows have no owner, or if another engine has deleted some.
+    """
+    from runnel.lake.iceberg.data_file_owners import read_origin
+    from runnel.lake.iceberg.manifests import read_entries
+    from runnel.lake.iceberg.table_metadata import load_metadata
+    from runnel.lake.owners.row_runs import list_runs, load_footers
+
+    store = run_context.store
+    entries = list(read_entries(store, load_metadata(store, head.location)))
+    load_footers(store, entries)
+    runs_by_file = [list_runs(store, entry) if entry.is_data else () for entry in entries]
+    if not all(runs_by_file):
+        return None
+    return {(run.owner, read_origin(run.piece)) for runs in runs_by_file for run in runs}
+
+
+def _claim_rows(
+    processed_file: "ProcessedFile", candidates: "Iterable[tuple[str, ...]]", unclaimed_rows: set[tuple[str, str]]
+) -> tuple[str, ...] | None:
+    """Return the first data files among `candidates` whose rows of a source file are unclaimed, and claim those."""
+    from runnel.lake.iceberg.data_file_owners import read_file_id
+
+    for files in candidates:
+        claimed_rows = {
+            (owner, read_file_id(file))
+            for file in files
+            for owner in processed_file.all_owners
+            if (owner, read_file_id(file)) in unclaimed_rows
+        }
+        if {file_id for _, file_id in claimed_rows} == {read_file_id(file) for file in files}:
+            unclaimed_rows -= claimed_rows
+            return files
+    return None

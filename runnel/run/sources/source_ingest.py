@@ -9,6 +9,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from runnel.declare.model.flow import Source, quarantine_table_of
+from runnel.errors import plural
+from runnel.lake.work_runner import ChooseRunner, run_in_process
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,6 +37,7 @@ class SourceIngest:
     run: str
     spark: "Callable[[], SparkSession]"  # only for a source function that asks for it
     report_progress: "Progress"  # raises if the ingest has to stop
+    choose_runner: ChooseRunner = run_in_process
 
     @cached_property
     def feed(self) -> "Feed":
@@ -63,6 +66,7 @@ class SourceIngest:
             quarantine_head.location if quarantine_head else None,
             self.run,
             self.report_progress,
+            self.choose_runner,
         )
         if not isinstance(changes, FileChanges):
             from runnel.connect.feed.ingest_feed import ingest_feed
@@ -85,6 +89,7 @@ def make_step_ingest(run_context: "RunContext", table: "TableName") -> SourceIng
         run_context.spec.run,
         lambda: run_context.acquire_slot().session,
         run_context.make_read_reporter(table),
+        run_context.choose_runner_of(table),
     )
 
 
@@ -92,7 +97,7 @@ def build_row_warnings(staged: "IngestResult") -> tuple[str, ...]:
     """Return warnings about dropped rows and new columns."""
     messages = []
     if staged.dropped and staged.quarantine is None:
-        messages.append(f"{staged.dropped:,} bad rows were dropped")
+        messages.append(f"{plural(staged.dropped, 'bad row')} {'was' if staged.dropped == 1 else 'were'} dropped")
     if staged.new_columns:
         messages.append(f"new columns: {', '.join(staged.new_columns)}")
     return tuple(messages)

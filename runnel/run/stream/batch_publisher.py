@@ -272,8 +272,13 @@ class BatchPublisher:
         return {
             "key": f"stream:{self.query_id}:{epoch}",
             "run": self.context.run,
-            "made_at": format_time(self.context.now),
-            "how": "stream",
+            "made_at": format_time(datetime.now(UTC)),
+            "task": self.task.name,
+            "place": str(self.task.place),
+            "action": "stream",
+            "reason": describe_batch_order(epoch, is_first=not self._has_published),
+            "author": self.context.store.author,
+            "fingerprint": self.code.digest,
             "code": self.code.to_json(),
             "inputs": {str(table): vars(version) for table, version in self.inputs.items()},
         }
@@ -307,6 +312,16 @@ class _BatchWrite:
             return False
         before, after = load_metadata(store, base_version.location), load_metadata(store, current_version.location)
         return before.table_uuid == after.table_uuid and before.schema().as_struct() == after.schema().as_struct()
+
+
+def describe_batch_order(epoch: int, *, is_first: bool) -> str:
+    """Return which batch of a stream it is, for users; batches are numbered from 0, as in the messages of commits.
+
+    >>> describe_batch_order(0, is_first=True), describe_batch_order(2, is_first=False)
+    ('batch 0, the first one: it replaced all rows', 'batch 2, on the rows of the batches before it')
+    """
+    what = "the first one: it replaced all rows" if is_first else "on the rows of the batches before it"
+    return f"batch {epoch}, {what}"
 
 
 def _drop_table_checks(task: "Task") -> "Task":

@@ -4,8 +4,12 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from runnel.errors import CorruptData, RunnelError
 from runnel.lake.flow_state import append_log
 from runnel.lake.flow_state.streams import checkpoint_folder, read_last_epoch
+from runnel.lake.iceberg.file_io import missing_file_error
+from runnel.lake.iceberg.manifests import read_entries
+from runnel.lake.iceberg.table_metadata import load_metadata
 from runnel.model.table_version import TableVersion
 from runnel.names import TableName
 
@@ -50,20 +54,42 @@ def extend_append_logs(
         current_version, existing_log = state[table], existing_logs.get(table)
         if existing_log is None:
             append_logs[table] = append_log.create(store, table, current_version.location, current_version.content)
-        elif (
-            current_version.location == existing_log.reached
-            or append_log.count_unread_snapshots(store, existing_log, read_files) >= append_log.MAX_UNREAD_SNAPSHOTS
-        ):
-            append_logs[table] = existing_log
-        else:
-            append_logs[table] = append_log.extend(
-                store,
-                table,
-                append_log.trim(store, existing_log, read_files),
-                current_version.location,
-                current_version.content,
-            )
+            continue
+        try:
+            append_logs[table] = _extend_append_log(store, table, existing_log, current_version, read_files)
+        except CorruptData as error:
+            _refuse_damaged_version(store, current_version)
+            raise _lost_position_error(task, error) from error
     return append_logs
+
+
+def _extend_append_log(
+    store: "Store",
+    table: TableName,
+    existing_log: "AppendLog",
+    current_version: TableVersion,
+    read_files: Mapping[int, int],
+) -> "AppendLog":
+    if (
+        current_version.location == existing_log.reached
+        or append_log.count_unread_snapshots(store, existing_log, read_files) >= append_log.MAX_UNREAD_SNAPSHOTS
+    ):
+        return existing_log
+    trimmed_log = append_log.trim(store, existing_log, read_files)
+    return append_log.extend(store, table, trimmed_log, current_version.location, current_version.content)
+
+
+def _refuse_damaged_version(store: "Store", version: TableVersion) -> None:
+    """Raise CorruptData if the table itself can't be read: then only a backup helps, not a stream that starts over."""
+    for _ in read_entries(store, load_metadata(store, version.location)):
+        pass
+
+
+def _lost_position_error(task: "Task", error: CorruptData) -> RunnelError:
+    """Return the error for a stream whose append log lacks a file; a backup could bring erased rows back."""
+    what = f"{error.what}, and the stream of `{task.table}` can't continue without it"
+    fix = f"start it again from the beginning: runnel stream reset {task.table}"
+    return RunnelError("STREAM_TAPE_LOST", what, at=str(task.place), fix=fix)
 
 
 def list_log_versions(append_logs: "Mapping[TableName, AppendLog]") -> "dict[TableName, TableVersion]":
@@ -90,13 +116,27 @@ def read_committed_offsets(store: "Store", stream: "StreamRecord") -> dict[int, 
     These are of the newest batch that Spark's checkpoint has as committed; a batch that is only published is read
     again.
     """
-    folder, newest = checkpoint_folder(store.warehouse, stream.life), read_last_epoch(store.db, stream.query)
+    newest = read_last_epoch(store.db, stream.query)
     for epoch in () if newest is None else (newest, newest - 1):
-        if store.io.new_input(f"{folder}/commits/{epoch}").exists():
-            with store.io.new_input(f"{folder}/offsets/{epoch}").open() as file:
-                _, _, *lines = file.read().decode().splitlines()
-            return parse_offsets(line for line in lines if line.startswith("{"))
+        if store.io.new_input(f"{checkpoint_folder(store.warehouse, stream.life)}/commits/{epoch}").exists():
+            return _read_offsets(store, stream, epoch)
     return {}
+
+
+def read_published_offsets(store: "Store", stream: "StreamRecord") -> dict[int, int]:
+    """Return the snapshots, with the number of files, that the newest published batch of a stream has read."""
+    newest = read_last_epoch(store.db, stream.query)
+    try:
+        return _read_offsets(store, stream, newest) if newest is not None else {}
+    except FileNotFoundError as error:
+        raise missing_file_error(checkpoint_folder(store.warehouse, stream.life)) from error
+
+
+def _read_offsets(store: "Store", stream: "StreamRecord", epoch: int) -> dict[int, int]:
+    """Return the snapshots up to which a batch reads, from Spark's checkpoint."""
+    with store.io.new_input(f"{checkpoint_folder(store.warehouse, stream.life)}/offsets/{epoch}").open() as file:
+        _, _, *lines = file.read().decode().splitlines()
+    return parse_offsets(line for line in lines if line.startswith("{"))
 
 
 def find_reached_contents(store: "Store", stream: "StreamRecord") -> dict[TableName, str]:

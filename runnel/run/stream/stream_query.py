@@ -14,6 +14,7 @@ from runnel.model.table_version import TableVersion
 from runnel.plan.missing_inputs import refuse_missing
 from runnel.run.errors.stream_errors import raise_stream_errors, refuse_computed_stream
 from runnel.run.stream import failpoints
+from runnel.run.stream.batch_metrics import BatchMetricsRecorder
 from runnel.run.stream.batch_publisher import BatchPublisher
 from runnel.run.stream.stream_inputs import (
     LAYER,
@@ -211,6 +212,7 @@ class StreamQuery:
         with raise_stream_errors(self.task, self.flow.root, self.publisher):
             self.streaming_query.processAllAvailable()
             self.streaming_query.stop()
+        BatchMetricsRecorder(self.store.db, self.streaming_query).record_new_batches()
         self.publisher.add_warnings(describe_left_out_rows(self.streaming_query.recentProgress))
         if self.is_behind:
             self.is_behind = False

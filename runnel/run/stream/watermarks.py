@@ -35,15 +35,31 @@ def add_watermarks(task: "Task", table: "TableName", frame: "DataFrame") -> "Dat
     return frame
 
 
+def count_late_rows(batch: "StreamingQueryProgress") -> int:
+    """Return how many rows a batch left out because they came later than the watermark allows.
+
+    Spark counts them after it has combined the rows of a group within a partition, so there may be more.
+    """
+    return sum(operator.numRowsDroppedByWatermark for operator in batch.stateOperators)
+
+
+def count_ahead_rows(batch: "StreamingQueryProgress") -> dict[str, int]:
+    """Return how many rows of each table a batch left out because they are too far in the future."""
+    ahead = {}
+    for name, counted in batch.observedMetrics.items():
+        kind, _, table = name.partition(" ")
+        if kind == AHEAD_ROWS and counted["rows"]:
+            ahead[table] = int(counted["rows"])
+    return ahead
+
+
 def describe_left_out_rows(progress: "Iterable[StreamingQueryProgress]") -> list[str]:
     """Describe how many rows these batches left out, and why."""
     ahead, late = dict[str, int](), 0
     for batch in progress:
-        late += sum(operator.numRowsDroppedByWatermark for operator in batch.stateOperators)
-        for name, counted in batch.observedMetrics.items():
-            kind, _, table = name.partition(" ")
-            if kind == AHEAD_ROWS and counted["rows"]:
-                ahead[table] = ahead.get(table, 0) + counted["rows"]
+        late += count_late_rows(batch)
+        for table, count in count_ahead_rows(batch).items():
+            ahead[table] = ahead.get(table, 0) + count
     lines = [f"left out: {plural(count, 'row')} of `{table}` more than {AHEAD} ahead" for table, count in ahead.items()]
     return lines + ([f"left out: {plural(late, 'row')} later than the watermark allows"] if late else [])
 

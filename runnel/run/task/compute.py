@@ -26,7 +26,7 @@ from runnel.plan.slices import (
 )
 from runnel.run.analysis.plan_checks import PlanAnalysis, analyse_plan, check_analysis, uses_same_columns
 from runnel.run.content_tally import ContentTally
-from runnel.run.provenance.run_basis import build_provenance
+from runnel.run.provenance.run_basis import build_provenance, describe_row_relation
 from runnel.run.results.run_result import StepResult
 from runnel.run.slices.find_changed import ChangedSlices, find_changed_slices, release_keys
 from runnel.run.slices.keys import SliceKeys, restrict_to_slices
@@ -357,7 +357,10 @@ def _record_result(
         slices=refresh.slice_count,
         extends=refresh.extended_content,
         full_reason=full_reason,
-        provenance=build_provenance(run_context, task, step, refresh),
+        provenance={
+            **build_provenance(run_context, task, step, refresh),
+            "relation": describe_row_relation(task, has_slices=not full_reason),
+        },
     )
     results.record(run_context.store.db, result, planned_sequence=run_context.spec.planned_sequence)
     return result

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from runnel.declare.model.flow import Check, Task
 from runnel.declare.sql.literals import format_literal, quote_column
-from runnel.errors import RunnelError
+from runnel.errors import RunnelError, raise_all
 from runnel.lake.diff.changed_slices import count_slices, read_bounds
 from runnel.lake.diff.file_delta import compute_file_delta
 from runnel.lake.iceberg.table_metadata import load_metadata
@@ -19,7 +19,8 @@ from runnel.model.table_version import TableVersion
 from runnel.phase_timer import measure_phase
 from runnel.run import content_tally
 from runnel.run.checks.check_verdict import judge_findings
-from runnel.run.checks.table_checks import refuse_unreadable_checks, run_table_checks
+from runnel.run.checks.row_checks import find_invalid_checks, list_row_checks
+from runnel.run.checks.table_checks import find_unreadable_checks, run_table_checks
 from runnel.run.content_tally import EMPTY_TALLY, ContentTally
 from runnel.run.slices.keys import SliceKeys
 from runnel.run.slices.partition_layout import read_partition
@@ -94,7 +95,7 @@ def replace_all_rows(
     `partition` overrides the partitioning that the task declares.
     """
     with _restore_on_failure(context, task, base):
-        refuse_unreadable_checks(context, frame, _list_table_checks(task))
+        _refuse_unreadable_checks(context, task, frame)
         prepared_base = prepare_table(context.store, task, frame.schema, base, partition=partition)
         quarantine_head = read_quarantine_head(context, task)
         is_new = base is None and quarantine_head is None
@@ -134,7 +135,7 @@ def replace_slices(
     """
     head, tally = base.head, base.tally
     with _restore_on_failure(context, task, head):
-        refuse_unreadable_checks(context, frame, _list_table_checks(task))
+        _refuse_unreadable_checks(context, task, frame)
         start = prepare_table(
             context.store, task, frame.schema, head, partition=read_partition(context.store, task, head)
         )
@@ -257,7 +258,7 @@ def apply_row_changes(
     """
     tally = base.tally
     with _restore_on_failure(context, task, base.head):
-        refuse_unreadable_checks(context, added, _list_table_checks(task))
+        _refuse_unreadable_checks(context, task, added)
         start = prepare_table(context.store, task, added.schema, base.head)
         _refuse_other_columns(context, task, base.head, start)
         remaining_base, quarantine_head = start, read_quarantine_head(context, task)
@@ -383,6 +384,17 @@ def _refuse_ambiguous_key(context: "TaskContext", task: Task, removed: "DataFram
 
 def _make_key_check(task: Task) -> Check:
     return Check("unique", f"key {', '.join(task.options.key)}", columns=task.options.key, place=task.place)
+
+
+def _refuse_unreadable_checks(context: "TaskContext", task: Task, frame: "DataFrame") -> None:
+    """Raise CHECK_INVALID for all checks that can't be read, if checks of the whole table are among them.
+
+    If only checks of rows are, saving the frame raises it, so that readable checks cost nothing here.
+    """
+    mistakes = find_unreadable_checks(context, frame, _list_table_checks(task))
+    if mistakes:
+        mistakes = find_invalid_checks(frame, list_row_checks(task), list_columns(frame.schema)) + mistakes
+    raise_all(mistakes)
 
 
 def _list_table_checks(task: Task) -> tuple[Check, ...]:

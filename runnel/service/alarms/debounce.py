@@ -4,7 +4,7 @@ So a stream that fails, restarts and fails again is one alarm. Only the time tha
 the catalog says from before its start may be outdated.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -22,9 +22,15 @@ class _ObservedAlarm:
 
 
 class Debounce:
-    """The observed problems. `raised_alarms` were raised before, and end only once they are observed to be gone."""
+    """The observed problems. `raised_alarms` were raised before, and end only once they are observed to be gone.
 
-    def __init__(self, raised_alarms: Iterable[Alarm], now: datetime) -> None:
+    `raised_after` says how long problems with a certain key must last, if that is not `MIN_DURATION`.
+    """
+
+    def __init__(
+        self, raised_alarms: Iterable[Alarm], now: datetime, raised_after: Mapping[str, timedelta] | None = None
+    ) -> None:
+        self._raised_after = raised_after or {}
         self._observed = {alarm.key: _ObservedAlarm(alarm, now, True) for alarm in raised_alarms}
 
     def update(self, current_alarms: Iterable[Alarm], now: datetime) -> list[Alarm]:
@@ -33,7 +39,8 @@ class Debounce:
         for key, alarm in alarms_by_key.items():
             observed = self._observed.setdefault(key, _ObservedAlarm(alarm, now, False))
             observed.alarm, observed.ok_since = alarm, None
-            observed.is_raised = observed.is_raised or now - observed.since >= MIN_DURATION
+            min_duration = self._raised_after.get(key, MIN_DURATION)
+            observed.is_raised = observed.is_raised or now - observed.since >= min_duration
         for key in self._observed.keys() - alarms_by_key.keys():
             observed = self._observed[key]
             observed.ok_since = observed.ok_since or now

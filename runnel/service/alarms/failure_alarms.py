@@ -48,7 +48,8 @@ def _build_alarm(failed_run: "EndedRun", declared: "ProjectDeclarations") -> Ala
         tables = tuple(table for table, watched in declared.tables.items() if name in watched.schedules)
     error = failed_run.failed_tables[0][1] if failed_run.failed_tables else failed_run.error or {}
     fixes = [str(error["fix"])] if error.get("fix") else []
-    fixes += [f"`runnel logs {failed_run.run}` shows more", f"`runnel retry {failed_run.id}` runs it again"]
+    details_command = f"logs {failed_run.run}" if failed_run.failed_tables else f"runs {failed_run.id}"
+    fixes += [f"`runnel {details_command}` shows more", f"`runnel retry {failed_run.id}` runs it again"]
     blocks = tuple(declared.find_blocked(tables))
     return Alarm(
         failed_run.key,
@@ -75,4 +76,5 @@ def _describe_failure(failed_run: "EndedRun") -> str:
     table, error = failed_run.failed_tables[0]
     other_count = len(failed_run.failed_tables) - 1
     others = f", and {plural(other_count, 'more table')}" if other_count else ""
-    return f"{name} failed{branch_text}: `{table}`: {error.get('what') or 'the cause is unknown'}{others}"
+    what = str(error.get("what") or "the cause is unknown").removeprefix(f"task `{table}`: ")
+    return f"{name} failed{branch_text}: `{table}`: {what}{others}"

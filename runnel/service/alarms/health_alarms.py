@@ -1,4 +1,4 @@
-"""Build alarms for streams, schedules, sinks, missing workers and full disks. Pure."""
+"""Build alarms for streams, schedules, sinks, missing workers, unread rows and full disks. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
@@ -13,9 +13,12 @@ if TYPE_CHECKING:
     from runnel.lake.control.queue_entry import QueueEntry
     from runnel.lake.flow_state.sink_positions import SinkPosition
     from runnel.lake.flow_state.streams import StreamRecord
+    from runnel.project.inspection.backlog import ReaderBacklog
     from runnel.service.server.scheduler import ScheduleProblem
 
+BACKLOG_KEY = "worker/backlog"
 _FAILING_STATES = ("failed", "waiting")
+_MAX_NAMED = 5  # streams and sources in a message
 
 
 def find_stream_alarms(streams: "Iterable[StreamRecord]", declared: "ProjectDeclarations") -> list[Alarm]:
@@ -27,9 +30,8 @@ def find_stream_alarms(streams: "Iterable[StreamRecord]", declared: "ProjectDecl
             continue
         branch_prefix = "" if stream.branch == "main" else f"{stream.branch}/"
         problem, _, fix = (stream.problem or "the cause is unknown").partition("\n  fix: ")
-        what = (
-            f"the stream of `{table}` {'waits' if stream.state == 'waiting' else 'has failed'}: {_first_line(problem)}"
-        )
+        subject = f"the source `{table}`" if table in declared.sources else f"the stream of `{table}`"
+        what = f"{subject} {'waits' if stream.state == 'waiting' else 'has failed'}: {_first_line(problem)}"
         fix_text = (
             f"{_first_line(fix)}; it continues automatically then"
             if fix
@@ -94,6 +96,36 @@ def find_worker_alarm(
     return [Alarm("worker", "worker", what, since, fix=fix)]
 
 
+def find_backlog_alarm(
+    readers: "Iterable[ReaderBacklog]", declared: "ProjectDeclarations", worker_count: int, now: str
+) -> list[Alarm]:
+    """Return an alarm if events, rows or files wait for streams and sources, and no worker is running to read them."""
+    waiting = [
+        reader for reader in readers if reader.backlog.is_empty is False and str(reader.record.table) in declared.tables
+    ]
+    if worker_count or not waiting:
+        return []
+    texts = [_describe_waiting(reader) for reader in waiting[:_MAX_NAMED]]
+    if len(waiting) > _MAX_NAMED:
+        texts.append(f"{len(waiting) - _MAX_NAMED:,} more streams and sources have unread rows")
+    what = f"no worker is running, and {'; '.join(texts)}"
+    since = min(reader.backlog.since or now for reader in waiting)
+    tables = tuple(dict.fromkeys(str(reader.record.table) for reader in waiting))
+    fix = "`runnel up` or `runnel worker` starts one, which reads them; `runnel status` shows how many there are"
+    return [Alarm(BACKLOG_KEY, "worker", what, since, "alarm", tables, tuple(declared.find_blocked(tables)), fix)]
+
+
+def _describe_waiting(reader: "ReaderBacklog") -> str:
+    """Return how much waits for a stream or source, such as "120 rows wait for the source `ods.events`"."""
+    record, backlog = reader.record, reader.backlog
+    count, noun = (backlog.rows, "row") if backlog.rows is not None else (backlog.files, "file")
+    amount = plural(count, noun) if count is not None else "rows"
+    seen = f", seen at {_format_time(backlog.looked_at)}," if backlog.looked_at else ""
+    subject = f"the source `{record.table}`" if reader.kind == "source" else f"the stream of `{record.table}`"
+    branch = "" if record.branch == "main" else f" on `{record.branch}`"
+    return f"{amount}{seen} {'waits' if count == 1 else 'wait'} for {subject}{branch}"
+
+
 def find_disk_alarm(queued: "Iterable[QueueEntry]") -> list[Alarm]:
     """Return an alarm if runs wait because a disk is full."""
     failures = [(entry, error) for entry in queued if (error := _find_disk_full_error(entry)) is not None]
@@ -110,6 +142,10 @@ def _find_disk_full_error(entry: "QueueEntry") -> "Mapping[str, str | None] | No
     outcome = entry.outcome or {}
     errors = [outcome.get("error"), *(step.get("error") for step in outcome.get("steps", ()))]
     return next((error for error in errors if error and error.get("kind") == "NoRoom"), None)
+
+
+def _format_time(at: str) -> str:
+    return f"{at[:19].replace('T', ' ')} UTC"
 
 
 def _first_line(text: str) -> str:

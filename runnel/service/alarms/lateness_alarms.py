@@ -1,7 +1,8 @@
 """Build alarms for tables that are late, or are forecast to be."""
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime
+from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
@@ -11,6 +12,7 @@ from runnel.lake.catalog.database import format_time, parse_time
 from runnel.lake.control.alarms import ALARM, WARNING, Alarm
 from runnel.project.inspection.schedule_times import is_valid_schedule
 from runnel.service.alarms.deadlines import DeadlineVerdict, TimedSchedule, judge_deadline
+from runnel.service.alarms.lateness_fixes import NO_RUNS, ScheduledRuns, describe_lateness_fix
 
 if TYPE_CHECKING:
     from runnel.lake.control.declarations import ProjectDeclarations, TableDeclaration
@@ -24,6 +26,7 @@ def find_lateness_alarms(
     timed_schedules: Mapping[str, TimedSchedule],
     published_times: Mapping[str, str],
     now: datetime,
+    runs: ScheduledRuns = NO_RUNS,
 ) -> list[Alarm]:
     """Return an alarm or a warning for each table that is not ready in time. Pure: `published_times` come in."""
     late_alarms = []
@@ -36,7 +39,8 @@ def find_lateness_alarms(
                 parse_deadline(watched.deadline), schedules, published_at, parse_time(watched.since), now
             )
             if verdict is not None:
-                late_alarms.append(_build_late_alarm(watched, verdict, blocks, now))
+                fix = describe_lateness_fix(watched.table, schedules, runs)
+                late_alarms.append(replace(_build_late_alarm(watched, verdict, blocks, now), fix=fix))
         except Exception as error:  # an unreadable deadline must not hide the alarms of other tables
             late_alarms.append(_build_unreadable_alarm(watched, error, blocks))
     return late_alarms
@@ -82,24 +86,39 @@ def _build_late_alarm(
     due_text = _format_local_time(verdict.term.due_at, zone, now)
     if verdict.is_late:
         what = f"`{watched.table}` is late: it was due by {due_text} {zone}"
-        what += f", and is forecast for {_format_local_time(verdict.ready_at, zone, now)}" if verdict.ready_at else ""
+        what += f", and is forecast for {_format_forecast(verdict.ready_at, zone, now)}" if verdict.ready_at else ""
     else:
         assert verdict.ready_at is not None
-        ready_text = _format_local_time(verdict.ready_at, zone, now)
+        ready_text = _format_forecast(verdict.ready_at, zone, now)
         what = f"`{watched.table}` will be late: forecast ready at {ready_text}, and its deadline is {due_text} {zone}"
-    fix = f"`runnel runs` shows what is running; `runnel run -s {watched.table}` computes it now"
     level, since = (ALARM, verdict.term.due_at) if verdict.is_late else (WARNING, now)
-    return Alarm(f"late/{watched.table}", "late", what, format_time(since), level, (watched.table,), blocks, fix)
+    return Alarm(f"late/{watched.table}", "late", what, format_time(since), level, (watched.table,), blocks)
+
+
+def _format_forecast(at: datetime, zone: ZoneInfo, now: datetime) -> str:
+    """Format a forecast, rounded up to a minute: so it is after a deadline that it misses by seconds.
+
+    >>> from datetime import UTC
+    >>> at = datetime(2026, 1, 2, 12, 0, 20, tzinfo=UTC)
+    >>> _format_forecast(at, ZoneInfo("UTC"), at), _format_forecast(at.replace(second=0), ZoneInfo("UTC"), at)
+    ('12:01', '12:00')
+    """
+    is_whole_minute = not at.second and not at.microsecond
+    rounded = at if is_whole_minute else at.replace(second=0, microsecond=0) + timedelta(minutes=1)
+    return _format_local_time(rounded, zone, now)
 
 
 def _format_local_time(at: datetime, zone: ZoneInfo, now: datetime) -> str:
-    """Format a time for people, with the date if it is not today.
+    """Format a time for people, with the date if it is not today, and with seconds if it has any.
 
     >>> from datetime import UTC
     >>> noon = datetime(2026, 1, 2, 12, tzinfo=UTC)
     >>> shanghai, utc = ZoneInfo("Asia/Shanghai"), ZoneInfo("UTC")
     >>> _format_local_time(noon.replace(day=3), shanghai, noon), _format_local_time(noon, utc, noon)
     ('2026-01-03 20:00', '12:00')
+    >>> _format_local_time(noon.replace(second=30), utc, noon)
+    '12:00:30'
     """
     local = at.astimezone(zone)
-    return f"{local:%H:%M}" if local.date() == now.astimezone(zone).date() else f"{local:%Y-%m-%d %H:%M}"
+    clock = f"{local:%H:%M:%S}" if local.second else f"{local:%H:%M}"
+    return clock if local.date() == now.astimezone(zone).date() else f"{local:%Y-%m-%d} {clock}"

@@ -31,7 +31,11 @@ class AlarmMessage:
         """Return what is wrong, since when, what it blocks and what to do; or that it is over."""
         alarm = self.alarm
         if alarm.over_at is not None:
-            return f"{self.title}\nit lasted from {_format_time(alarm.since)} to {_format_time(alarm.over_at)}"
+            lines = [self.title, f"it lasted from {_format_time(alarm.since)} to {_format_time(alarm.over_at)}"]
+            if alarm.dismissed_by is not None:
+                lines[1] = f"{alarm.dismissed_by} dismissed it at {_format_time(alarm.over_at)}"
+                lines += [f"note: {alarm.note}"] if alarm.note else []
+            return "\n".join(lines)
         lines = [self.title, f"since {_format_time(alarm.since)}"]
         if alarm.blocks:
             lines.append(f"blocks {join_names(alarm.blocks, max_names=20)}")

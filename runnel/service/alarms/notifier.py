@@ -100,8 +100,8 @@ def _find_due_notifications(connection: "Connection", now: datetime) -> DueNotif
         return []
     recent_alarms = alarms.read_alarms(connection, over_after=format_time(now - _MAX_AGE))
     by_alert = defaultdict[str, list["Notification"]](list)
-    for notification in notifications.list_due(
-        recent_alarms, notifications.list_notifications(connection, recent_alarms), listeners, now
-    ):
+    previous = notifications.list_notifications(connection, recent_alarms)
+    mutes = notifications.read_mutes(connection, format_time(now))
+    for notification in notifications.list_due(recent_alarms, previous, listeners, now, mutes):
         by_alert[notification.alert].append(notification)
     return [(listener, by_alert[listener.name]) for listener in listeners if by_alert[listener.name]]

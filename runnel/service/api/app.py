@@ -23,9 +23,11 @@ from runnel.service.api.routes.lake import (
     checks,
     commits,
     files,
+    lineage,
     merge,
     quarantine,
     query,
+    rewind,
     sources,
     streams,
     tables,
@@ -39,6 +41,7 @@ from runnel.service.api.routes.operations import (
     run_events,
     runs,
     schedules,
+    sinks,
     tokens,
     workers,
 )
@@ -47,7 +50,9 @@ from runnel.telemetry import tracing
 
 _RESOURCES = (
     sources,  # first, because routes are matched in order and events are pushed most often
+    rewind,
     tables,
+    lineage,
     commits,
     branches,
     merge,
@@ -57,6 +62,7 @@ _RESOURCES = (
     plan,
     schedules,
     backfills,
+    sinks,
     streams,
     quarantine,
     checks,

@@ -7,7 +7,9 @@ from fastapi import Path, Query
 from pydantic import BaseModel, ConfigDict, StringConstraints
 
 API_PREFIX = "/api/v1"
-EVENTS_PATH = re.compile(rf"{API_PREFIX}/sources/[^/]+/events")  # the only path that may get thousands of requests
+EVENTS_PATH = re.compile(
+    rf"{API_PREFIX}/sources/(?P<source>[^/]+)/events"
+)  # the only path that may get thousands of requests
 NO_NUL = r"^[^\x00]*$"
 MAX_LIMIT = 1000
 DEFAULT_LIMIT = 100

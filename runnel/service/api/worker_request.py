@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from runnel.errors import Unreachable, error_from_json
 from runnel.lake.control import queue_entry, run_queue, workers
+from runnel.model.operation_request import OperationRequest
 
 if TYPE_CHECKING:
     from runnel.lake.store import Store
@@ -15,9 +16,12 @@ _MAX_WAIT_SECONDS = 120.0
 
 
 def ask_worker(
-    store: "Store", request: "PlanRequest | QueryRequest", *, seconds: float = _MAX_WAIT_SECONDS
+    store: "Store", request: "PlanRequest | QueryRequest | OperationRequest", *, seconds: float = _MAX_WAIT_SECONDS
 ) -> dict[str, Any]:
-    """Return a worker's answer; raise the worker's error, or Unreachable if no worker answers in time."""
+    """Return a worker's answer; raise the worker's error, or Unreachable if no worker answers in time.
+
+    A change that a worker has started by then is not cancelled: it is published or delivered later.
+    """
     if not store.db.read(lambda connection: workers.list_alive(connection, workers.WORKER)):
         fix = "`runnel up` starts one, or `runnel worker` on a machine that has the project"
         raise Unreachable("WORKER_ABSENT", "no worker is running, and this request needs one", fix=fix)
@@ -31,6 +35,16 @@ def ask_worker(
                 raise error_from_json((current_entry.outcome or {}).get("error"))
             return dict(current_entry.outcome or {})
         time.sleep(_PAUSE_SECONDS)
-    run_queue.cancel(store.db, entry.id)
+    raise _give_up(store, entry.id, request, seconds)
+
+
+def _give_up(
+    store: "Store", entry_id: str, request: "PlanRequest | QueryRequest | OperationRequest", seconds: float
+) -> Unreachable:
+    entry = store.db.read(lambda connection: run_queue.find(connection, entry_id))
+    if isinstance(request, OperationRequest) and request.is_change and entry.state == queue_entry.RUNNING:
+        what = f"a worker has not finished the {request.kind} within {seconds:.0f} s; it continues"
+        return Unreachable("WORKER_SLOW", what, fix="look at the result later: `runnel log`, `runnel sinks`")
+    run_queue.cancel(store.db, entry_id)
     what = f"no worker has answered within {seconds:.0f} s"
-    raise Unreachable("WORKER_SLOW", what, fix="send the request again, or request less")
+    return Unreachable("WORKER_SLOW", what, fix="send the request again, or request less")

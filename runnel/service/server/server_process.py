@@ -16,6 +16,7 @@ import uvicorn
 
 from runnel.errors import Mistake, RunnelError
 from runnel.lake.control import alarms, run_queue, workers
+from runnel.project.inspection.backlog import list_backlogs
 from runnel.service.alarms.monitor import AlarmMonitor
 from runnel.service.alarms.notifier import Notifier
 from runnel.service.api.app import make_app
@@ -54,7 +55,12 @@ class ServerProcess:
         store = self._lake.store
         flows, reaper = LoadedFlows(store.db), StaleClaimReaper(store.db)
         scheduler = Scheduler(store, are_declared=flows.are_declared)
-        monitor = AlarmMonitor(store.db, schedule_problems=lambda: scheduler.problems, are_declared=flows.are_declared)
+        monitor = AlarmMonitor(
+            store.db,
+            schedule_problems=lambda: scheduler.problems,
+            are_declared=flows.are_declared,
+            list_backlogs=lambda: list_backlogs(store),
+        )
         notifier = Notifier(store.db, self._lake.settings.name, self._lake.settings.root)
         loops = [
             self._start_loop("runnel schedules", _SCHEDULE_SECONDS, scheduler.queue_due_runs),

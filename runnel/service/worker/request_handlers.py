@@ -1,4 +1,4 @@
-"""Answer queued requests that only a worker can handle: plans, which need the flow, and Spark queries."""
+"""Answer queued requests that only a worker can handle: Spark queries, and what needs the flow, such as plans."""
 
 import secrets
 import threading
@@ -6,25 +6,42 @@ from contextlib import closing
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from runnel.lake.store import Store
+from runnel.model.operation_request import OPERATION_KINDS, OperationRequest
 from runnel.model.worker_request import PlanRequest, QueryRequest
 from runnel.project.planning.plan_project import plan_project
+from runnel.service.worker.operation_handlers import answer_operation
 
 if TYPE_CHECKING:
     from runnel.client.lake import Lake
     from runnel.declare.model.flow import Flow
     from runnel.query.result import QueryResult
 
-KINDS = (PlanRequest.kind, QueryRequest.kind)
+KINDS = (PlanRequest.kind, QueryRequest.kind, *OPERATION_KINDS)
 MAX_ROWS = 10_000
 
 
 def answer_request(
-    lake: "Lake", flow: "Flow", request: PlanRequest | QueryRequest, cancelled: threading.Event
+    lake: "Lake",
+    flow: "Flow",
+    request: PlanRequest | QueryRequest | OperationRequest,
+    author: str,
+    cancelled: threading.Event,
 ) -> dict[str, Any]:
-    """Answer a request that is not a run. A query stops when `cancelled` is set."""
+    """Answer a request of `author` that is not a run. A query stops when `cancelled` is set."""
     if isinstance(request, PlanRequest):
         return dict(plan_project(lake, request.run, flow).plan.json())
-    return _answer_query(lake, request, cancelled)
+    if isinstance(request, QueryRequest):
+        return _answer_query(lake, request, cancelled)
+    return answer_operation(_act_as(lake, author), flow, request)
+
+
+def _act_as(lake: "Lake", author: str) -> "Lake":
+    """Return the same lake, with another author of its commits."""
+    from runnel.client.lake import Lake
+
+    store = Store(lake.store.db, lake.store.warehouse, author, lake.store.storage)
+    return Lake(lake.settings, store=store, spark_provider=lake.spark_provider)
 
 
 def _answer_query(lake: "Lake", request: QueryRequest, cancelled: threading.Event) -> dict[str, Any]:

@@ -203,7 +203,9 @@ class Worker:
             if (removed_error := _find_removed_schedule(active_run.entry, flow)) is not None:
                 return queue_entry.CANCELLED, {"error": removed_error.to_json_with_kind()}, ()
             if not isinstance(request, RunRequest):
-                answer = request_handlers.answer_request(lake, flow, request, active_run.claimed_run.cancelled)
+                answer = request_handlers.answer_request(
+                    lake, flow, request, active_run.entry.author, active_run.claimed_run.cancelled
+                )
                 return queue_entry.SUCCEEDED, answer, ()
             result = self._run_tables(active_run, recorder, lake, flow)
         except RunnelError as error:

@@ -3,11 +3,16 @@
 import json
 import subprocess
 import sys
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import runnel as rn
+from runnel.lake.control import backfills
+from runnel.model.date_range import DateRange
+from runnel.model.run_request import RunRequest
 from tests.run.project import Project
 
 if TYPE_CHECKING:
@@ -38,7 +43,7 @@ def runnel(project: Project, *words: str) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
-def shop(project: Project, flow: str) -> Project:
+def compute_five_days(project: Project, flow: str) -> Project:
     project.flow(flow)
     for number in range(1, 6):
         project.orders(f"{number}", (number, f"2026-01-0{number}", 5))
@@ -52,7 +57,7 @@ def project(tmp_path: Path, spark: "SparkSession") -> Project:
 
 
 def test_backfill(project: Project) -> None:
-    shop(project, DAYS)
+    compute_five_days(project, DAYS)
     words = ("backfill", "-s", "dws.day", "--from", "2026-01-01", "--to", "2026-01-02")
     code, out, err = runnel(project, *words, "--dry-run")
     assert (code, err) == (0, "") and out.splitlines()[1].split()[:4] == ["dws.day", "slices", "2", "2"]
@@ -82,7 +87,7 @@ def test_what_makes_no_sense_ends_with_two(cli, words: tuple[str, ...], code: st
 
 
 def test_verify_names_what_differs_and_publishes_nothing(project: Project) -> None:
-    shop(project, UNSLICED)
+    compute_five_days(project, UNSLICED)
     project.orders("late", (9, "2026-01-02", 1))
     before = project.commits()
     code, out, err = runnel(project, "run", "--verify")
@@ -90,3 +95,17 @@ def test_verify_names_what_differs_and_publishes_nothing(project: Project) -> No
     assert "RUN_VERIFY_DIFFERS: `dws.day` differs from a full computation: 1 row only in the table" in err
     assert "  day 2026-01-02: days 1 in the table, 5 in the full computation" in err
     assert "nothing was published" in err and "verified" not in out
+
+
+def test_what_was_paused_or_cancelled_is_printed_so(shop, tmp_path: Path) -> None:
+    days = DateRange(date(2026, 1, 1), date(2026, 1, 2))
+    with rn.open(tmp_path) as lake:
+        backfills.create(lake.store.db, "b1", [RunRequest(("dws.day",), days=days)], "ada")
+
+    def read_state(*words: str) -> str:
+        header, row = (line.split() for line in shop("backfills", *words).out.splitlines())
+        assert header[:2] == ["backfill", "state"] and row[0] == "b1"
+        return row[1]
+
+    assert [read_state(action, "b1") for action in ("pause", "resume", "cancel")] == ["paused", "running", "cancelled"]
+    assert read_state() == "cancelled"

@@ -47,10 +47,24 @@ def test_later_files_have_to_fit(cli: Run, declare: Run, tmp_path: Path) -> None
     refused = cli("run")
     assert refused.code == 1
     assert "data/b.csv, line 2, column `v`: '2.5': not a long" in refused.err
+    assert (
+        'on_bad="drop" or on_bad="quarantine" in rn.source; the first run settled the types (schema="infer"): '
+        "if a type is wrong, declare schema=, and all files are read again\n"
+    ) in refused.err
     (tmp_path / "data" / "b.csv").write_text("id,w\n007,x\n")
     assert cli("run").code == 0
     rows = cli("query", "select id, v, w from ods.x order by id", "--json").json["rows"]
     assert rows == [[1, 2, None], [7, None, "x"]]
+
+
+def test_a_file_that_needs_options_names_all_of_them(cli: Run, declare: Run, tmp_path: Path) -> None:
+    declare("csv", "")
+    (tmp_path / "data" / "a.csv").write_bytes("id;betrag;ort\n1;1.234,50;Köln\n".encode("cp1252"))
+    options = 'encoding="cp1252", delimiter=";", decimal=",", thousands="."'
+    assert f"  at data/a.csv:1\n  fix: add {options} to rn.files\n" in cli("run").err
+    declare("csv", f", {options}")
+    assert cli("run").code == 0
+    assert cli("query", "select * from ods.x", "--json").json["rows"] == [[1, 1234.5, "Köln"]]
 
 
 def test_an_empty_first_file(cli: Run, declare: Run, tmp_path: Path) -> None:

@@ -12,6 +12,8 @@ import runnel as rn
 from runnel.cli.flow.init import TEMPLATES
 from runnel.cli.main import main
 from runnel.declare.registry import collect_declarations
+from runnel.project.planning.plan_project import load_project_flow
+from tests.test_docs import ROOT
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,7 +47,7 @@ def test_what_is_said(cli: Run) -> None:
 def test_every_template_is_made_whole(cli: Run, tmp_path: Path, template: str) -> None:
     made = cli("init", "x", "--template", template, "--name", 'my "shop"', "--json").json
     assert made["template"] == template
-    assert {"runnel.toml", ".gitignore"} < set(made["files"])
+    assert {"runnel.toml", ".gitignore", "pytest.ini"} < set(made["files"])
     assert all((tmp_path / "x" / file).is_file() for file in made["files"])
     with rn.open(tmp_path / "x") as lake:
         assert lake.settings.name == "my 'shop'"
@@ -74,6 +76,14 @@ def own_modules() -> Iterator[None]:
             del sys.modules[name]
 
 
+@pytest.mark.usefixtures("own_modules")
+def test_its_schedule_runs_in_a_new_project(cli: Run, tmp_path: Path) -> None:
+    assert cli("init").code == 0
+    with rn.open(tmp_path) as lake:
+        (schedule,) = load_project_flow(lake).schedules
+        assert {str(step.table) for step in lake.plan(schedule.select).work} == TABLES["shop"].keys()
+
+
 @pytest.mark.parametrize("template", TABLES)
 @pytest.mark.usefixtures("own_modules")
 def test_it_runs_and_its_tests_pass(
@@ -86,13 +96,30 @@ def test_it_runs_and_its_tests_pass(
         done = lake.run()
         assert {str(step.table): step.rows for step in done.steps} == TABLES[template]
         assert lake.query("select reason from quarantine.dwd_paid_orders").rows() == [("amount > 0",)]
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    spec = importlib.util.spec_from_file_location("test_flows", tmp_path / "tests/test_flows.py")
+    assert run_tests(tmp_path, monkeypatch) >= 2
+
+
+def run_tests(project: Path, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Call the functions of tests/test_flows.py, as pytest would in the project's folder; return how many there are."""
+    monkeypatch.chdir(project)
+    monkeypatch.syspath_prepend(str(project))
+    spec = importlib.util.spec_from_file_location("test_flows", project / "tests/test_flows.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    tests = [made for name, made in vars(module).items() if name.startswith("test_")]
-    assert len(tests) >= 2
+    tests = [function for name, function in vars(module).items() if name.startswith("test_")]
     for test in tests:
         test()
+    return len(tests)
+
+
+@pytest.mark.usefixtures("own_modules", "spark")
+def test_the_pages_on_flows_and_tests_are_right(cli: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert cli("init", "--template", "empty").code == 0
+    for page, path in {"flows.md": "flows/orders.py", "testing.md": "tests/test_flows.py"}.items():
+        first_block = (ROOT / "docs" / page).read_text().split("```python\n")[1].partition("```")[0]
+        assert first_block.startswith(f"# {path}\n")
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).write_text(first_block)
+    assert cli("validate").out == "1 task, 1 source: no mistakes\n"
+    assert run_tests(tmp_path, monkeypatch) == 1

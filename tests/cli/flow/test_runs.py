@@ -9,7 +9,7 @@ import pytest
 import runnel as rn
 from runnel.client.lake import Lake
 from runnel.lake.catalog import schema
-from runnel.lake.control import run_claims, run_queue
+from runnel.lake.control import run_claims, run_queue, workers
 from runnel.lake.control.queue_entry import QueueRequest
 from runnel.lake.flow_state import runs
 from runnel.model.run_request import RunRequest
@@ -99,3 +99,50 @@ def test_logs_of_all_attempts(shop, run_id: str) -> None:
     unknown = shop("logs", run_id, "--attempt", "4")
     assert unknown.code == 2 and f"run {run_id} has no attempt 4; it has 3 attempts" in unknown.err
     assert f"`runnel runs {run_id}` lists its attempts" in unknown.err
+
+
+def test_a_running_attempt_has_no_error(shop, tmp_path: Path) -> None:
+    request = QueueRequest(RunRequest(), "scheduler", cause="schedule/nightly")
+    with rn.open(tmp_path) as lake:
+        run_queue.submit(lake.store.db, request)
+        attempt(lake, "w1", log="first\n", error=LOST)
+        lake.store.db.write(lambda connection: connection.execute(schema.queue.update().values(not_before="")))
+        workers.record_state(lake.store.db, "w2", workers.WORKER, "ready", {})
+        second = run_claims.claim(lake.store.db, "w2")
+        assert second is not None
+        runs.start(lake.store.db, second.run, "main", "scheduler", {"tables": ["ods.orders"]})
+        shown = shop("runs", request.id)
+        body = shop("runs", request.id, "--json").json
+    assert (shown.out + shown.err).count("RUN_LOST") == 1
+    assert body["error"] is None and [item["error"] for item in body["attempts"]] == [LOST, None]
+
+
+def test_a_run_that_failed_before_it_had_a_log(shop, tmp_path: Path) -> None:
+    request = QueueRequest(RunRequest(), "scheduler", retries=0)
+    error = {"code": "PLAN_MISSING", "what": "`a.b` reads `c.d`, which does not exist", "at": None, "fix": "select it"}
+    with rn.open(tmp_path) as lake:
+        run_queue.submit(lake.store.db, request)
+        entry = run_claims.claim(lake.store.db, "w1")
+        assert entry is not None
+        run_claims.finish(lake.store.db, entry.claim, "failed", {"error": error})
+    assert shop("logs", request.id).err == (
+        f"LOG_MISSING: the log of run {request.id} is not on this machine; "
+        "the run failed: `a.b` reads `c.d`, which does not exist\n"
+        "  fix: select it; a run has a log as soon as it starts its steps, on the machine that runs it\n"
+    )
+
+
+def test_the_log_names_the_files_that_a_run_read(cli, tmp_path: Path) -> None:
+    (tmp_path / "runnel.toml").write_text('[project]\nname = "shop"\n')
+    for folder in ("flows", "data"):
+        (tmp_path / folder).mkdir()
+    declaration = 'rn.source("ods.x", rn.files("data/*.csv", schema="id long"))'
+    (tmp_path / "flows/flow.py").write_text(f"import runnel as rn\n{declaration}\n")
+    for number in (1, 2):
+        (tmp_path / f"data/{number}.csv").write_text(f"id\n{number}\n")
+    first = cli("run", "--json").json["run"]
+    assert " files of ods.x: data/1.csv, data/2.csv\n" in cli("logs", first).out
+    (tmp_path / "data/3.csv").write_text("id\nthree\n")
+    assert cli("run").code == 1
+    (failed,) = [item["run"] for item in cli("runs", "--json").json if item["state"] == "failed"]
+    assert " files of ods.x: data/3.csv\n" in (tmp_path / f".runnel/logs/runs/{failed}.log").read_text()

@@ -90,3 +90,68 @@ def test_a_table_that_a_task_made(ran: Cli) -> None:
     ]
     assert "dws.day" in ran("runs", one["run"]).out
     assert f"run {one['run']} on main" in ran("logs", one["run"]).out
+
+
+def test_rows_of_a_task_lead_to_the_rows_and_files_of_its_inputs(
+    cli: Cli, tmp_path: Path, spark: "SparkSession"
+) -> None:
+    project = Project(tmp_path, spark)
+    project.flow("""
+@rn.task("dwd.paid", rowwise=True, key="id")
+def paid(orders):
+    return orders.where("amount > 0")
+
+@rn.task("dws.day", by="day")
+def day(paid):
+    return paid.groupBy("day").agg(F.sum("amount").alias("amount"))
+
+@rn.task("dws.total")
+def total(day):
+    return day.agg(F.sum("amount").alias("amount"))
+""")
+    others = [(number, f"2026-01-{number:02}", 1) for number in range(4, 11)]
+    project.orders("a", (1, "2026-01-01", 5), (2, "2026-01-02", 11), *others)
+    assert project.run().state == "succeeded"
+    project.orders("b", (3, "2026-01-02", 4))
+    assert project.run().state == "succeeded"
+    commits = [commit["commit"][:8] for commit in cli("log", "--json").json]
+    lines = cli("why", "dws.day", "--row", "day = date '2026-01-02'").out.splitlines()
+    assert lines[0] == f"dws.day at {commits[0]} on main: 1 row where day = date '2026-01-02'"
+    assert lines[2] == "  row        day=2026-01-02, amount=15"
+    note = "this run wrote the data file; an earlier run may have computed the row"
+    assert lines[3] == f"  note       {note}"
+    assert lines[6:] == [
+        f"  from       dwd.paid at commit {commits[0]}: 2 rows where day = date '2026-01-02'",
+        f"               ods.orders at commit {commits[0]}: 2 rows where id in (2, 3) (if it passes id through)",
+        "                 data/orders/a.csv: 1 row",
+        "                 data/orders/b.csv: 1 row",
+    ]
+    (total,) = cli("why", "dws.total", "--row", "amount = 27", "--json").json["rows"]
+    (day,) = total["inputs"]
+    assert (day["table"], day["row"], day["rows_total"], day["note"]) == (
+        "dws.day",
+        None,
+        9,
+        "any of its rows may have contributed",
+    )
+    assert cli("why", "dws.day", "--row", "dya = 1").err.startswith("WHY_COLUMN_UNKNOWN: `dws.day` has no column `dya`")
+
+
+def test_show_lists_the_first_files_of_an_ingest(cli: Cli, tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    project.flow("")
+    for number in range(23):
+        project.orders(f"{number:02}", (number, "2026-01-01", 5))
+    project.run()
+    lines = cli("show", "main").out.splitlines()
+    start = next(number for number, line in enumerate(lines) if line.split() == ["table", "file", "size", "rows"])
+    assert lines[start + 1].split() == ["ods.orders", "data/orders/00.csv", "added", "29", "B", "1"]
+    assert lines[start + 21 :] == ["and 3 more files; --json has all"]
+    files = cli("show", "main", "--json").json["files"]
+    assert len(files) == 23 and files[22] == {
+        "table": "ods.orders",
+        "file": "data/orders/22.csv",
+        "change": "added",
+        "size": 30,
+        "rows": 1,
+    }

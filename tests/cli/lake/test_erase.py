@@ -1,8 +1,11 @@
 """What `runnel erase` prints: what it removes, then exactly what it leaves and what to do about it."""
 
-from runnel.cli.lake.upkeep import _format_erasure
+from dataclasses import replace
+
+from runnel.cli.lake.upkeep import _erasure_json, _format_erasure
 from runnel.lake.upkeep.erase.derived_tables import DerivedTable
 from runnel.lake.upkeep.erase.erase import ErasedQuarantine, ErasureResult
+from runnel.model.work_place import PROCESS, WorkPlace
 
 EXPECTED = """\
 422 rows of ods.events would be erased, 1,933 copies in 12 versions
@@ -34,3 +37,7 @@ def test_everything_that_is_left_is_named() -> None:
         dry_run=True,
     )
     assert _format_erasure(found) == EXPECTED
+    here = replace(found, place=WorkPlace(PROCESS, "Spark has no cluster"), left=0)
+    assert _format_erasure(here).splitlines()[-1] == "files were searched in this process: Spark has no cluster"
+    assert _erasure_json(here)["place"] == {"name": "process", "reason": "Spark has no cluster"}
+    assert "place" not in _erasure_json(found)

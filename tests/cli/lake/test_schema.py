@@ -48,8 +48,26 @@ ERRORS = {
         'LOAD_CSV: a.csv has one column, `id;v`: its values seem to be separated by ";"\n  at a.csv:1\n'
         '  fix: name the delimiter: --delimiter ";"; if it is one column, --delimiter ","\n',
     ),
+    "German numbers and dates in cp1252": (
+        "id;größe;day\n1;1.234,56;31.12.2026\n2;12,00;\n".encode("cp1252"),
+        (),
+        'fix: add --encoding cp1252 --delimiter ";" --decimal "," --thousands "." --date-format "dd.MM.yyyy"\n',
+    ),
+    "German numbers in UTF-16": (
+        "id;v\n1;2,5\n".encode("utf-16"),
+        (),
+        'fix: add --encoding utf-16 --delimiter ";" --decimal ","\n',
+    ),
     "tabs": (b"id\tv\n1\tx\n", (), 'fix: name the delimiter: --delimiter "\\t"; if'),
-    "pipes and commas in values": (b"id|v\n1|2,5\n", (), 'fix: name the delimiter: --delimiter "|"; if'),
+    "pipes and commas in values": (b"id|v\n1|2,5\n", (), 'fix: add --delimiter "|" --decimal ","\n'),
+    "title": (b"Report\nid,v\n1,2\n2,3\n", (), "fix: add --skip 1\n"),
+    "title that ends in another way": (b"Report\nid,v\r\n1,2\r\n2,3\r\n", (), "fix: add --skip 1\n"),
+    "Excel's line": (b"sep=;\nid;v\n1;2\n", (), 'fix: add --delimiter ";" --skip 1\n'),
+    "most rows are bad": (
+        b"id,v\n1\n2\n3,4\n",
+        (),
+        "LOAD_BAD_ROWS: 2 rows of a.csv can't be loaded\n    a.csv, line 2: expected 2 columns, found 1\n",
+    ),
     "semicolons in cp1252": (
         "id;größe\n1;2\n".encode("cp1252"),
         (),
@@ -114,6 +132,40 @@ def test_bad_rows_do_not_count(cli: Run, tmp_path: Path) -> None:
     assert (done.out, done.err) == ('schema="id long, v long"\n', "1 bad row did not count\n")
 
 
+def test_a_first_line_of_data_is_a_row(cli: Run, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("1,x,2025-01-01\n2,y,2025-01-02\n")
+    done = cli("schema", "a.csv")
+    assert done.out == 'header=False, schema="c1 long, c2 string, c3 date"\n'
+    assert done.err == "the first line seems to be data: with --no-header, or header=False, it is a row\n"
+    assert cli("schema", "a.csv", "--no-header").out == 'schema="c1 long, c2 string, c3 date"\n'
+    assert cli("schema", "a.csv", "--json").json["lacks_header"] is True
+
+
+def test_utf_16_with_tabs_in_a_text_file(shop: Run, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes("id\tort\r\n1\tKöln\r\n".encode("utf-16"))
+    flags = ("--encoding", "utf-16", "--format", "csv", "--delimiter", "\\t")
+    for command in (("schema",), ("load", "ods.x")):
+        done = shop(*command, "a.txt")
+        assert done.code == 2
+        assert 'fix: add --encoding utf-16 --format csv --delimiter "\\t"\n' in done.err
+    assert shop("schema", "a.txt", *flags).out == 'schema="id long, ort string"\n'
+
+
+def test_utf_16_lines_in_a_text_file(cli: Run, tmp_path: Path) -> None:
+    (tmp_path / "a.log").write_bytes("Köln\nBonn\n".encode("utf-16"))
+    assert "fix: name the encoding: --encoding utf-16\n" in cli("schema", "a.log").err
+
+
+def test_a_column_that_all_files_lack(shop: Run, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id\n1\n")
+    types = ("--schema", "id long, v double")
+    done = shop("load", "ods.x", "a.csv", *types)
+    assert "LOAD_COLUMN_MISSING: a.csv lacks `v`" in done.err
+    assert "fix: add the column, or correct its name; if files may lack it, --missing-columns null\n" in done.err
+    assert shop("load", "ods.x", "a.csv", *types, "--missing-columns", "null").code == 0
+    assert shop("query", "select * from ods.x", "--json").json["rows"] == [[1, None]]
+
+
 def test_load_takes_the_options_of_files(shop: Run, tmp_path: Path) -> None:
     (tmp_path / "de.csv").write_text("Bericht\nid ; betrag; tag ; um\n1 ; 1234,50;31.12.2026;31.12.2026 23:59\n")
     formats = ("--date-format", "dd.MM.yyyy", "--timestamp-format", "dd.MM.yyyy HH:mm", "--decimal", ",")
@@ -122,6 +174,44 @@ def test_load_takes_the_options_of_files(shop: Run, tmp_path: Path) -> None:
     assert done.code == 0, done.err
     rows = shop("query", "select id, betrag, tag, um from ods.de", "--json").json["rows"]
     assert [str(value) for value in rows[0]] == ["1", "1234.50", "2026-12-31", "2026-12-31T23:59:00+00:00"]
+
+
+LOADS = {
+    "thousands": (
+        "v;n\n1.234,56;1.234\n",
+        ("--delimiter", ";", "--decimal", ",", "--thousands", "."),
+        "v decimal(12,2), n long",
+        [["1234.56", 1234]],
+    ),
+    "12 hours, local times": (
+        "at\n7/2/2026 3:04 PM\n",
+        ("--timestamp-format", "M/d/yyyy h:mm a", "--timezone", "Europe/Berlin"),
+        "at timestamp",
+        [["2026-07-02T13:04:00+00:00"]],
+    ),
+    "epoch": ("at\n1767261600\n", ("--timestamp-format", "epoch"), "at timestamp", [["2026-01-01T10:00:00+00:00"]]),
+    "yes and no": ("paid\nY\nno\n", (), "paid boolean", [[True], [False]]),
+}
+
+
+@pytest.mark.parametrize(("text", "options", "types", "rows"), LOADS.values(), ids=LOADS)
+def test_load_reads_numbers_times_and_booleans_as_people_write_them(
+    shop: Run, tmp_path: Path, text: str, options: tuple[str, ...], types: str, rows: list[list[object]]
+) -> None:
+    (tmp_path / "a.csv").write_text(text)
+    done = shop("load", "ods.x", "a.csv", "--schema", types, *options)
+    assert done.code == 0, done.err
+    assert shop("query", "select * from ods.x", "--json").json["rows"] == rows
+
+
+def test_load_of_csv_that_is_said_to_have_no_line_ends_in_values(shop: Run, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text('id,v\n1,a\n2,"b\nc"\n')
+    done = shop("load", "ods.x", "a.csv", "--no-multiline")
+    assert "LOAD_CSV_MULTILINE: a.csv, line 3: a value contains a line end" in done.err
+    assert "--no-multiline off the command: the file is then read as a whole" in done.err
+    assert shop("load", "ods.x", "a.csv").code == 0
+    (tmp_path / "b.csv").write_text("id,v\n3,d\n")
+    assert shop("load", "ods.x", "b.csv", "--no-multiline").code == 0
 
 
 def test_load_refuses_an_option_of_another_format(shop: Run, tmp_path: Path) -> None:
@@ -150,9 +240,27 @@ SOURCES = {
     "German numbers and dates": (
         b"id;betrag;tag;ort\n1;1.234,50;31.12.2026;Bonn\n",
         "",
-        'add delimiter=";", decimal=",", thousands=".", date_format="%d.%m.%Y", '
+        'add delimiter=";", decimal=",", thousands=".", date_format="dd.MM.yyyy", '
         'schema="id long, betrag double, tag date, ort string" (from the first rows of data/a.csv)',
     ),
+    "US numbers and times below a title": (
+        b'Report\nid,units,at\n1,"12,000",3/4/2025 12:05 AM\n2,5,3/14/2025 1:05 PM\n',
+        "",
+        'add skip=1, thousands=",", timestamp_format="M/d/yyyy h:mm a", schema="id long, units long, at timestamp" (',
+    ),
+    "a day that may be a month": (
+        b"id,day\n1,03/04/2025\n",
+        "",
+        'add date_format="dd/MM/yyyy", schema="id long, day date" (from the first rows of data/a.csv; '
+        "if the month comes first, exchange day and month)",
+    ),
+    "no header": (
+        b"1,Station 1,48.0000,false,2025-01-01\n2,Station 2,48.1000,true,2025-01-02\n",
+        "",
+        'add header=False, schema="c1 long, c2 string, c3 double, c4 boolean, c5 date" (from the first rows of',
+    ),
+    "years as names": (b"country,2020,2021\nDE,1,2\n", "", 'add schema="country string, `2020` long, `2021` long" ('),
+    "Excel's line": (b"sep=;\nid;v\n1;2\n", "", 'add delimiter=";", skip=1, schema="id long, v long" ('),
     "an empty file": (b"", "", 'rn.files("data/*.csv", schema="order_id long, day date, amount decimal(12,2)"); '),
     "a file that is no CSV": (b"\x00\x01\xff", "", "`runnel schema FILE` prints the schema of a file"),
 }
@@ -179,3 +287,77 @@ def test_only_the_first_rows_of_a_large_file_are_read(cli: Run, tmp_path: Path) 
     (tmp_path / "flows" / "a.py").write_text('import runnel as rn\nrn.source("ods.x", rn.files("a.csv"))\n')
     (tmp_path / "a.csv").write_text("id,v\n" + "1,2\n" * 400_000 + "x,y\n")
     assert 'add schema="id long, v long" (from the first rows of a.csv)' in cli("validate").err
+
+
+DECLARED = {
+    "JSON with its records inside": (
+        "a.json",
+        b'{"status": "ok", "data": {"items": [{"sku": "A"}, {"sku": "B"}]}}',
+        'add records="data.items", schema="sku string" (from the first rows of a.json; '
+        "without records, the top level has the rows)",
+    ),
+    "JSON that is one record": (
+        "a.json",
+        b'{"id": 1, "tags": ["x", "y"]}',
+        'add schema="id long, tags array<string>" (',
+    ),
+    "XML with its rows inside, which names its encoding": (
+        "a.xml",
+        '<?xml version="1.0" encoding="ISO-8859-1"?><e><x/><os>'
+        '<o id="7"><city>Köln</city></o><o id="8"/></os></e>'.encode("latin-1"),
+        'add row_tag="o", schema="id string, city string" (from the first rows of a.xml; '
+        "without row_tag, the top level has the rows)",
+    ),
+    "no file yet": (
+        None,
+        b"",
+        'fix: add may_be_empty=True, schema="order_id long, day date, amount decimal(12,2)" with your columns '
+        "(no file matches a.csv yet; is it right?)",
+    ),
+}
+
+
+@pytest.mark.parametrize(("name", "contents", "expected"), DECLARED.values(), ids=DECLARED)
+def test_the_options_that_are_missing(
+    cli: Run, tmp_path: Path, name: str | None, contents: bytes, expected: str
+) -> None:
+    (tmp_path / "runnel.toml").write_text('[project]\nname = "shop"\n')
+    (tmp_path / "flows").mkdir()
+    if name is not None:
+        (tmp_path / name).write_bytes(contents)
+    (tmp_path / "flows" / "a.py").write_text(
+        f'import runnel as rn\nrn.source("ods.x", rn.files("{name or "a.csv"}"))\n'
+    )
+    assert expected in cli("validate").err
+
+
+SEEMS = {
+    "US times": (
+        "a.csv",
+        b"id,at\n1,1/2/2026 3:04 PM\n",
+        '--timestamp-format "M/d/yyyy h:mm a"',
+        'timestamp_format="M/d/yyyy h:mm a"',
+    ),
+    "records": ("a.json", b'{"data": {"items": [{"a": 1}, {"a": 2}]}}', "--records data.items", 'records="data.items"'),
+    "rows": ("a.xml", b"<e><os><o><a>1</a></o><o/></os></e>", "--row-tag o", 'row_tag="o"'),
+}
+
+
+@pytest.mark.parametrize(("name", "contents", "flags", "keywords"), SEEMS.values(), ids=SEEMS)
+def test_a_file_that_can_be_read_in_a_better_way(
+    cli: Run, tmp_path: Path, name: str, contents: bytes, flags: str, keywords: str
+) -> None:
+    (tmp_path / "runnel.toml").write_text('[project]\nname = "shop"\n')
+    (tmp_path / name).write_bytes(contents)
+    assert cli("schema", name).err == f"the file seems to need {flags}, or {keywords} in rn.files\n"
+    loaded = cli("load", "ods.x", name)
+    commit = loaded.out.split()[-1]
+    assert loaded.err == (
+        f"the file seems to need {flags}: `runnel revert {commit}` undoes the load; then load it again with them\n"
+    )
+
+
+def test_a_wrong_row_tag(cli: Run, tmp_path: Path) -> None:
+    (tmp_path / "a.xml").write_text("<e><order/><order/></e>")
+    done = cli("schema", "a.xml", "--row-tag", "Order")
+    assert done.err.endswith("fix: name the element of a row: --row-tag order\n")

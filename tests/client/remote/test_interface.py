@@ -34,8 +34,6 @@ REFUSED = {
     "read": ("ods.orders",),
     "load": ("ods.orders", "a.csv"),
     "preview": ("dws.*", "2026-01-01", "2026-01-02"),
-    "release": ("ods.orders",),
-    "lineage": ("ods.orders",),
     "replay": ("main",),
 }
 

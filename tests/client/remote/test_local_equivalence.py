@@ -13,6 +13,7 @@ from runnel.connect.load import quarantine
 from runnel.connect.load.quarantine import QuarantinedRow
 from runnel.declare.model.flow import quarantine_table_of
 from runnel.errors import Conflict, Mistake
+from runnel.lake.control.alarms import Alarm, update_alarms
 from runnel.lake.history.commits import CommitChange
 from runnel.lake.merge.merge import MergeConflict
 from runnel.lake.publish import CommitDraft, publish
@@ -33,18 +34,33 @@ SAME: dict[str, Callable[[Lake], Any]] = {
     "files": lambda lake: lake.ls("raw.docs"),
     "some files": lambda lake: lake.ls("raw.docs", "in/m*"),
     "why a load": lambda lake: lake.why("ods.orders"),
+    "why a row": lambda lake: lake.why("ods.orders", row="id = 2"),
+    "files of a commit": lambda lake: lake.files_of("main"),
     "why a put": lambda lake: lake.why("raw.docs"),
     "runs": lambda lake: lake.runs(),
     "backfills": lambda lake: lake.backfills(),
     "quarantines": lambda lake: lake.quarantines(),
     "rows aside": lambda lake: lake.quarantine("ods.orders"),
     "how it is": lambda lake: lake.status(),
+    "alarms": lambda lake: lake.alarms("all"),
+    "mutes": lambda lake: lake.mutes(),
 }
 
 
 @pytest.mark.parametrize("ask", SAME.values(), ids=SAME)
 def test_the_same_answer(seen: Pair, ask: Callable[[Any], Any]) -> None:
     assert ask(seen.remote) == ask(seen.local)
+
+
+def test_a_difference_and_a_provenance_are_readable_if_printed(seen: Pair) -> None:
+    for lake in (seen.local, seen.remote):
+        difference, provenance = str(lake.diff("v1", "dev")), str(lake.why("ods.orders"))
+        assert difference.splitlines()[0].split() == ["table", "change", "rows"]
+        assert ["ods.orders", "changed", "+1", "-0"] in [line.split() for line in difference.splitlines()]
+        assert str(lake.diff("main", "main")) == "no difference"
+        commit = lake.log("main", limit=1)[0]
+        assert provenance.splitlines()[0] == f"ods.orders at {commit.id[:8]} on main, 3 rows"
+        assert provenance.splitlines()[1] == "  made by    runnel load"
 
 
 QUERIES = {
@@ -92,7 +108,13 @@ WRONG: dict[str, tuple[Callable[[Lake], Any], str]] = {
     "files of a table of rows": (lambda lake: lake.rm("ods.orders", "*"), "FILES_NOT_A_FILE_TABLE"),
     "an unknown backfill": (lambda lake: lake.pause_backfill("nothing"), "BACKFILL_UNKNOWN"),
     "an unknown schedule": (lambda lake: lake.pause_schedule("nothing"), "SCHEDULE_UNKNOWN"),
+    "a row that no table has": (lambda lake: lake.why("ods.orders", row="id = 99"), "WHY_NO_ROW"),
+    "a wrong condition": (lambda lake: lake.why("ods.orders", row="id ==== 1"), "WHY_CONDITION"),
     "no rows to discard": (lambda lake: lake.discard("ods.orders"), "DISCARD_NOTHING"),
+    "an unknown alarm": (lambda lake: lake.acknowledge_alarm("failed/nothing"), "ALARM_UNKNOWN"),
+    "a mute of nothing": (lambda lake: lake.mute("lat", "2 hours"), "MUTE_UNKNOWN"),
+    "a mute without a duration": (lambda lake: lake.mute("late", "soon"), "MUTE_DURATION"),
+    "nothing to unmute": (lambda lake: lake.unmute("late"), "MUTE_UNKNOWN"),
     "rows aside of no table": (lambda lake: lake.quarantine("ods.ordres"), "QUARANTINE_UNKNOWN"),
 }
 
@@ -171,6 +193,22 @@ def test_discarded_rows(pair: Pair) -> None:
     result = pair.remote.discard("ods.orders", file="1.csv")
     assert (result.rows, result.commit) == (1, pair.local.log(limit=1)[0])
     assert [row.file for row in pair.remote.quarantine("ods.orders")] == ["data/0.csv", "data/2.csv"]
+
+
+def test_alarms(pair: Pair) -> None:
+    now = datetime(2026, 1, 2, tzinfo=UTC)
+    failed = Alarm("failed/dws.day +x", "failed", "it failed", "2026-01-02T00:00:00.000000Z", run="r1")
+    update_alarms(pair.local.store.db, [failed], now)
+    (before,) = pair.remote.alarms()
+    acknowledged = pair.remote.acknowledge_alarm(failed.key, note="on it")
+    assert (acknowledged.alarm.acknowledged_by, acknowledged.alarm.note) == ("ada", "on it")
+    mute = pair.remote.mute(before.alarm.id, "2 hours")
+    assert (mute.subject, mute.muted_by) == (failed.key, "ada")
+    assert pair.remote.alarms() == pair.local.alarms() and pair.remote.mutes() == pair.local.mutes() == [mute]
+    assert pair.remote.alarms()[0].muted_until == mute.muted_until
+    assert pair.remote.unmute(before.alarm.id) == mute
+    dismissed = pair.remote.dismiss_alarm(before.alarm.id)
+    assert pair.remote.alarms() == [] and pair.remote.alarms("over") == pair.local.alarms("all") == [dismissed]
 
 
 def test_a_page_is_not_the_whole(pair: Pair) -> None:

@@ -18,6 +18,7 @@ from runnel.lake.iceberg.manifests import read_entries
 from runnel.lake.scan.duckdb_connection import connect_duckdb
 from runnel.lake.scan.scan_sql import rows_sql
 from runnel.lake.store import Store
+from runnel.lake.work_runner import ChooseRunner, run_in_process
 from runnel.model.table_version import TableVersion
 from runnel.names import TableName
 from runnel.plan.decisions.change_log import compute_content_id
@@ -50,6 +51,7 @@ class Applying:
     log: TableVersion | None = None
     head: TableVersion | None = None
     done: AppliedChanges | None = None
+    choose_runner: ChooseRunner = run_in_process
 
     def take(self, *batches: Sequence[Row]) -> None:
         """Append rows to the log, one data file for each batch."""
@@ -80,7 +82,13 @@ class Applying:
     def apply(self, deletes: str | None = DELETES) -> AppliedChanges:
         assert self.log is not None
         self.done = stage_changes(
-            self.store, self.source, self.log, self.head, deletes, report_progress=lambda *_: None
+            self.store,
+            self.source,
+            self.log,
+            self.head,
+            deletes,
+            report_progress=lambda *_: None,
+            choose_runner=self.choose_runner,
         )
         self.head = TableVersion(self.done.location, compute_content_id(self.source, self.log.content))
         return self.done

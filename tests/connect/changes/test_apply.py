@@ -1,20 +1,37 @@
 """What follows from a log of changes depends on the set of its rows, and on nothing else."""
 
 import random
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from runnel.connect.changes import apply, log_update
 from runnel.errors import RunnelError
 from runnel.lake.iceberg import table_metadata
 from runnel.lake.iceberg.file_io import normalize_location
 from runnel.lake.iceberg.manifests import read_entries
+from runnel.lake.scan import row_pieces
 from runnel.lake.store import Store
+from runnel.lake.work_runner import run_in_process
 from tests.connect.changes.change_log import Applying, Row, customers, expected
+from tests.lake.pickling_runner import PicklingRunner
 
 ORDERS, BATCHES = 100, 5
+NewApplying = Callable[..., Applying]
+
+
+@pytest.fixture(params=["process", "buckets", "units"])
+def applying(request: pytest.FixtureRequest, store: Store, monkeypatch: pytest.MonkeyPatch) -> NewApplying:
+    """Return what creates a log: applied in this process, at once or by buckets, or in units as on executors."""
+    if request.param == "buckets":
+        monkeypatch.setattr(apply, "WHOLE_BYTES", 0)
+        monkeypatch.setattr(row_pieces, "BUCKET_BYTES", 4000)
+    runner = PicklingRunner() if request.param == "units" else run_in_process
+    return partial(Applying, store, choose_runner=runner)
 
 
 def log_of_customers(seed: int) -> list[Row]:
@@ -37,9 +54,9 @@ def in_batches(rows: list[Row], chance: random.Random) -> list[list[Row]]:
 
 
 @pytest.mark.parametrize("scd", [1, 2])
-def test_a_hundred_orders_of_arrival_converge(store: Store, scd: int) -> None:
+def test_a_hundred_orders_of_arrival_converge(applying: NewApplying, scd: int) -> None:
     """Each order is a region of its own of one log, so that all of them are applied at once, batch by batch."""
-    rows, made = log_of_customers(seed=scd), Applying(store, customers(scd=scd))
+    rows, made = log_of_customers(seed=scd), applying(customers(scd=scd))
     orders = [in_batches(rows, random.Random(seed)) for seed in range(ORDERS)]
     for number in range(BATCHES):
         made.take([(f"r{at}", *row[1:]) for at, order in enumerate(orders) for row in order[number]])
@@ -54,9 +71,9 @@ def test_a_hundred_orders_of_arrival_converge(store: Store, scd: int) -> None:
 
 
 @pytest.mark.parametrize("scd", [1, 2])
-def test_files_come_and_go(store: Store, scd: int) -> None:
+def test_files_come_and_go(applying: NewApplying, scd: int) -> None:
     """What is left of a log after files of it went is all that counts."""
-    chance, made = random.Random(scd), Applying(store, customers(scd=scd))
+    chance, made = random.Random(scd), applying(customers(scd=scd))
     for batch in in_batches(log_of_customers(3), chance)[:3]:
         made.take(batch)
         made.apply()
@@ -91,8 +108,8 @@ CASES: dict[str, tuple[list[list[Row]], list[Row], list[Row]]] = {
 
 
 @pytest.mark.parametrize(("batches", "one", "two"), CASES.values(), ids=CASES)
-def test_what_follows(store: Store, batches: list[list[Row]], one: list[Row], two: list[Row]) -> None:
-    last, versions = (Applying(store, customers(scd=scd)) for scd in (1, 2))
+def test_what_follows(applying: NewApplying, batches: list[list[Row]], one: list[Row], two: list[Row]) -> None:
+    last, versions = (applying(customers(scd=scd)) for scd in (1, 2))
     for batch in batches:
         last.take(batch)
         last.apply()
@@ -110,8 +127,8 @@ def files(made: Applying) -> set[str]:
     }
 
 
-def test_only_files_with_rows_that_differ_are_written_again(store: Store) -> None:
-    made = Applying(store, customers())
+def test_only_files_with_rows_that_differ_are_written_again(applying: NewApplying) -> None:
+    made = applying(customers())
     made.take([A])
     made.apply()
     made.take([("us", 7, 1, "I", "x")])
@@ -126,8 +143,8 @@ def test_only_files_with_rows_that_differ_are_written_again(store: Store) -> Non
     assert made.rows() == [A, ("us", 7, 2, "U", "y")]
 
 
-def test_a_log_whose_files_are_rewritten_changes_nothing(store: Store) -> None:
-    made = Applying(store, customers(scd=2))
+def test_a_log_whose_files_are_rewritten_changes_nothing(applying: NewApplying) -> None:
+    made = applying(customers(scd=2))
     made.take([A, B], [GONE])
     made.apply()
     before = files(made)
@@ -147,22 +164,22 @@ DECLARED: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("changes", DECLARED.values(), ids=DECLARED)
-def test_another_declaration_applies_the_log_anew(store: Store, changes: dict[str, Any]) -> None:
-    made = Applying(store, customers(on_bad="drop"))
+def test_another_declaration_applies_the_log_anew(applying: NewApplying, changes: dict[str, Any]) -> None:
+    made = applying(customers(on_bad="drop"))
     made.take([A, B], [("us", 1, 9, "D", "x")])
     made.apply()
     made.source = customers(on_bad="drop", **changes)
     deletes = '"t1"."op" = \'D\'' if "delete_when" not in changes else None
     made.apply(deletes)
-    fresh = Applying(store, made.source, made.log)
+    fresh = applying(made.source, made.log)
     fresh.apply(deletes)
     assert made.rows() == fresh.rows()
     assert made.head is not None and fresh.head is not None
     assert made.head.content == fresh.head.content != made.head.location
 
 
-def test_a_log_whose_history_is_gone_is_applied_anew(store: Store) -> None:
-    made = Applying(store, customers())
+def test_a_log_whose_history_is_gone_is_applied_anew(applying: NewApplying) -> None:
+    made = applying(customers())
     made.take([A])
     made.apply()
     assert made.log is not None
@@ -174,8 +191,8 @@ def test_a_log_whose_history_is_gone_is_applied_anew(store: Store) -> None:
     assert made.rows() == [B]
 
 
-def test_rows_that_somebody_else_wrote_are_not_built_on(store: Store) -> None:
-    made = Applying(store, customers())
+def test_rows_that_somebody_else_wrote_are_not_built_on(applying: NewApplying) -> None:
+    made = applying(customers())
     made.take([A])
     made.apply()
     assert made.head is not None
@@ -184,8 +201,8 @@ def test_rows_that_somebody_else_wrote_are_not_built_on(store: Store) -> None:
     assert made.apply().rows == 2
 
 
-def test_rows_without_a_key(store: Store) -> None:
-    made = Applying(store, customers())
+def test_rows_without_a_key(applying: NewApplying) -> None:
+    made = applying(customers())
     made.take([A, (None, 2, 1, "I", "x"), ("eu", 3, None, "I", "y")])
     with pytest.raises(RunnelError, match=r"2 rows of the log of `ods\.customers` are null in one of"):
         made.apply()
@@ -195,3 +212,44 @@ def test_rows_without_a_key(store: Store) -> None:
     made.take([(None, 2, 1, "I", "x")])
     assert made.apply().left_out == 1
     assert made.rows() == [A]
+
+
+def test_executors_apply_a_log_by_buckets(store: Store) -> None:
+    runner = PicklingRunner()
+    made = Applying(store, customers(scd=2), choose_runner=runner)
+    rows = log_of_customers(7)
+    made.take(rows[:20], rows[20:])
+    done = made.apply()
+    assert made.rows() == expected(rows, 2)
+    assert done.place == runner.place
+    assert runner.shuffled_buckets == 4
+    assert made.log is not None
+    log_entries = read_entries(store, table_metadata.load_metadata(store, made.log.location))
+    assert runner.chosen == [sum(entry.file.file_size_in_bytes for entry in log_entries)]
+
+
+@pytest.mark.parametrize("most_key_bytes", [0, log_update.MOST_KEY_BYTES], ids=["all rows meet", "keys are sent"])
+@pytest.mark.parametrize("scd", [1, 2])
+def test_executors_update_a_table_by_the_touched_keys(
+    store: Store, monkeypatch: pytest.MonkeyPatch, scd: int, most_key_bytes: int
+) -> None:
+    """Generated histories of a log, in both places: the same rows are written, and the table has the same rows."""
+    monkeypatch.setattr(log_update, "MOST_KEY_BYTES", most_key_bytes)
+    chance = random.Random(scd)
+    runner = PicklingRunner(parallel_units=3)
+    process = Applying(store, customers(scd=scd, on_bad="drop"))
+    units = Applying(store, customers(scd=scd, on_bad="drop"), choose_runner=runner)
+    for number in range(4):
+        batch = [("eu", *row[1:]) for row in log_of_customers(number)][: chance.randrange(5, 40)]
+        process.take([*batch, (None, number, 1, "I", "x")], [("us", number, number, "I", "y")])
+        if number == 2:
+            process.lose(0)
+        units.log = process.log
+        outcomes = [(done.rows, done.left_out) for done in (process.apply(), units.apply())]
+        assert outcomes[0] == outcomes[1]
+        assert units.rows() == process.rows()
+    assert units.done is not None and units.done.place == runner.place
+    assert runner.shuffled_buckets >= 4 * 3
+    assert process.log is not None
+    log_rows = [row for row in process.rows(process.log) if row[0] is not None]
+    assert units.rows() == expected(log_rows, scd)

@@ -59,6 +59,27 @@ def test_bad_rows_go_to_quarantine(shop: Project) -> None:
     assert "soon" in raw and "not a date" in reason and file == "rates()"
 
 
+def test_a_merge_takes_the_quarantine_of_the_side_that_read_further(shop: Project) -> None:
+    shop.flow(RATES.format(options=', on_bad="quarantine"'), orders=None)
+    put(shop, ONE)
+    shop.run()
+    with shop.open() as lake:
+        lake.branch("dev")
+    bad, worse = {"day": "soon", "rate": "1.2"}, {"day": "never", "rate": "1.3"}
+    put(shop, ONE, TWO, bad)
+    shop.run()
+    put(shop, ONE, TWO, bad, worse, {"day": "2026-01-03", "rate": "1.4"})
+    shop.run(branch="dev")
+    with shop.open() as lake:
+        lake.merge("dev")
+        assert [row.raw for row in lake.quarantine("ods.rates")] == [
+            '{"day": "soon", "rate": "1.2"}',
+            '{"day": "never", "rate": "1.3"}',
+        ]
+    assert days(shop) == ["2026-01-01", "2026-01-02", "2026-01-03"]
+    assert shop.run().commit is None
+
+
 def test_a_function_without_a_state_says_all_there_is(shop: Project) -> None:
     text = RATES.format(options="").replace("(state)", "()").replace("(state or {})", "{}")
     shop.flow(text.replace(', {"seen": len(rows)}', ""), orders=None)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pyiceberg.manifest import DataFileContent
 
-from runnel.connect.feed import upsert
+from runnel.connect.feed import row_displacer
 from runnel.lake.iceberg import table_metadata
 from runnel.lake.iceberg.manifests import FileEntry, read_entries
 from runnel.lake.store import Store
@@ -25,7 +25,7 @@ ROWS = range(200)
 @pytest.fixture
 def large(small: Shop, monkeypatch: pytest.MonkeyPatch) -> Shop:
     """Return a shop with 200 rows in the lake, whose files all count as large."""
-    monkeypatch.setattr(upsert, "LARGE_BYTES", 0)
+    monkeypatch.setattr(row_displacer, "LARGE_BYTES", 0)
     small.flow(MARKED.replace("{options}", ""))
     small.insert(*((number, f"n{number}", f"2026-01-01 {number // 60:02d}:{number % 60:02d}") for number in ROWS))
     small.run()
@@ -85,7 +85,7 @@ def test_a_file_that_loses_many_rows_is_written_again(large: Shop) -> None:
 
 
 def test_many_files_of_deletes_are_put_together(large: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(upsert, "MOST_MARKS", 3)
+    monkeypatch.setattr(row_displacer, "MOST_MARKS", 3)
     for number in range(5):
         change(large, number, number)
         assert len(files(large.project)[1]) <= 3

@@ -7,9 +7,17 @@ from typing import Any
 
 import pytest
 
+from runnel.connect.files.csv import CsvReader
+from runnel.connect.files.file_patterns import make_local_file
+from runnel.connect.files.format_reader import CsvOptions
+from runnel.connect.files.scratch_files import ScratchFiles
+from runnel.connect.load.quarantine import read_version_rows
 from runnel.declare.model.column_types import parse_columns
 from runnel.declare.model.endpoints import Files
-from runnel.errors import RunnelError
+from runnel.declare.model.flow import quarantine_table_of
+from runnel.errors import Mistake, RunnelError
+from runnel.lake.iceberg.table_metadata import load_metadata
+from runnel.lake.scan.duckdb_connection import connect_duckdb
 from tests.connect.ingest.file_source import Ingesting
 from tests.lake.factories import read as rows_of
 
@@ -38,6 +46,11 @@ DIALECTS: dict[str, tuple[dict[str, Any], str | bytes, list[Any]]] = {
     "missing columns": ({"missing": "null"}, "id,name\n1\n2,b\n", [(1, None), B]),
     "trim": ({"trim": "true", "null": ("NA",)}, " id , name \n 1 , a b \n2, NA\n", [(1, "a b"), (2, None)]),
     "encoding": ({"encoding": "cp1252"}, "id,name\n1,€\n".encode("cp1252"), [(1, "€")]),
+    "skipped lines end in another way": ({"skip": "1"}, "Title\nid,name\r\n1,a\r\n2,b\r\n", [A, B]),
+    "skipped lines end with more": ({"skip": "1"}, "Title\r\nid,name\n1,a\n2,b\n", [A, B]),
+    "skipped lines with a value of two lines": ({"skip": "2"}, 'Title,"x\ny"\nid,name\n1,a\n2,b\n', [A, B]),
+    "skip before an empty line": ({"skip": "1"}, "Title\n\nid,name\n1,a\n2,b\n", [A, B]),
+    "empty lines before the header": ({}, "\n\nid,name\n1,a\n2,b\n", [A, B]),
 }
 
 
@@ -76,6 +89,52 @@ def test_a_bad_row_of_a_dialect(ods: Ingesting, options: dict[str, Any], text: s
     assert found == raw
     assert f"data/a.csv, line {line}" in reason
     assert len(ods.rows) == 1
+
+
+_TWO_LINES = 'id,name\n1,"a\nb"\n'
+BAD_LINES: dict[str, tuple[dict[str, Any], str | bytes, dict[int, str]]] = {
+    "value of two lines": ({}, _TWO_LINES + "x,e\n2,x,y\n3,ok\n", {4: "x,e", 5: "2,x,y"}),
+    "carriage returns": ({}, (_TWO_LINES + "x,e\n2,x,y\n").replace("\n", "\r\n"), {4: "x,e", 5: "2,x,y"}),
+    "bad encoding": ({}, _TWO_LINES.encode() + b"x,e\n4,\xff\ny,f\n", {4: "x,e", 5: "4,?", 6: "y,f"}),
+    "broken quotes": ({}, _TWO_LINES + '"5"x,q\nx,e\n', {4: '"5"x,q', 5: "x,e"}),
+    "skip": ({"skip": "2"}, "t\nu\n" + _TWO_LINES + "x,e\n2,x,y\n", {6: "x,e", 7: "2,x,y"}),
+    "skip, other line endings": ({"skip": "1"}, "t\r\n" + _TWO_LINES + "x,e\n2,x,y\n", {5: "x,e", 6: "2,x,y"}),
+    "comments": ({"comment": "#"}, "#c\n" + _TWO_LINES + "#c\nx,e\n#c\n2,x,y\n", {6: "x,e", 8: "2,x,y"}),
+    "empty lines": ({}, _TWO_LINES + "\nx,e\n\n\n2,x,y\n", {5: "x,e", 8: "2,x,y"}),
+}
+
+
+@pytest.mark.parametrize(("options", "text", "bad_lines"), BAD_LINES.values(), ids=BAD_LINES)
+def test_every_bad_row_is_quarantined_with_its_own_line(
+    ods: Ingesting, options: dict[str, Any], text: str | bytes, bad_lines: dict[int, str]
+) -> None:
+    reading(ods, SCHEMA, options)
+    ods.declare("v1", on_bad="quarantine")
+    ods.write("a.csv", text)
+    ods.run()
+    quarantined_rows = read_version_rows(
+        ods.store,
+        load_metadata(ods.store, ods.store.state()[quarantine_table_of(ods.source.table)].location),
+    )
+    assert {int((row.position or "").split()[-1]): row.raw for row in quarantined_rows} == bad_lines
+    assert len(quarantined_rows) == ods.done.dropped == len(bad_lines)
+
+
+def test_lines_of_comments_count_in_files_of_one_column(ods: Ingesting) -> None:
+    reading(ods, "id long", {"comment": "#"})
+    ods.write("a.csv", "#c\nid\n1\n#c\n#c\nx\n")
+    with pytest.raises(RunnelError, match=r"data/a.csv, line 6, column `id`: 'x': not a long"):
+        ods.run()
+
+
+def test_a_file_whose_rows_vanish_is_an_error(ods: Ingesting) -> None:
+    reading(ods, SCHEMA, {})
+    ods.write("a.csv", "id,name\n1,a\n")
+    with connect_duckdb() as con, ScratchFiles() as scratch:
+        reader = CsvReader(con, [make_local_file("a.csv", ods.root / "data" / "a.csv")], scratch, CsvOptions())
+        with pytest.raises(Mistake, match=r"no row of a.csv could be read, although it has rows"):
+            reader.check_rows(0)
+        reader.check_rows(1)
 
 
 def test_numbers_and_times(ods: Ingesting) -> None:

@@ -51,7 +51,7 @@ def test_an_object_is_not_brought_here_to_see_whether_it_is_new(
     away.write("a.csv", "id,name\n1,a\n")
     away.run()
     monkeypatch.setattr("runnel.connect.ingest.detect.object_listing.download", None)
-    monkeypatch.setattr("runnel.connect.ingest.detect.digests.sha256_of", None)
+    monkeypatch.setattr("runnel.connect.ingest.detect.digests.compute_digest", None)
     assert away.run().is_empty
 
 

@@ -67,9 +67,23 @@ TIMES = {
     "epoch with a fraction": ({"timestamp_format": "epoch"}, "1767261600.25", utc(2026, 1, 1, 10, 0, 0, 250_000)),
     "before 1970": ({"timestamp_format": "epoch"}, "-1", utc(1969, 12, 31, 23, 59, 59)),
     "epoch in milliseconds": ({"timestamp_format": "epoch_ms"}, "1767261600250", utc(2026, 1, 1, 10, 0, 0, 250_000)),
+    "epoch in microseconds": ({"timestamp_format": "epoch_us"}, "1767261600250000", utc(2026, 1, 1, 10, 0, 0, 250_000)),
+    "seven digits of a second": ({}, "2025-12-31T23:59:59.9999999Z", utc(2025, 12, 31, 23, 59, 59, 999_999)),
+    "nine digits of a second": ({}, "1969-12-31 23:59:59.999999999", utc(1969, 12, 31, 23, 59, 59, 999_999)),
+    "two digits of a year, as Spark": ({"timestamp_format": "dd.MM.yy HH:mm"}, "31.12.99 10:00", utc(2099, 12, 31, 10)),
+    "two digits of a year, as strptime": (
+        {"timestamp_format": "%d.%m.%y %H:%M"},
+        "31.12.99 10:00",
+        utc(1999, 12, 31, 10),
+    ),
+    "one digit of a day, as strptime": ({"timestamp_format": "%d.%m.%Y %H:%M"}, "1.2.2025 1:00", utc(2025, 2, 1, 1)),
     "local time in winter": (BERLIN, "2026-01-02 10:00", utc(2026, 1, 2, 9)),
     "local time in summer": (BERLIN, "2026-07-02T10:00:00.5", utc(2026, 7, 2, 8, 0, 0, 500_000)),
     "local midnight": (BERLIN, "2026-01-02", utc(2026, 1, 1, 23)),
+    "local time that occurs twice": (BERLIN, "2025-10-26 02:30", utc(2025, 10, 26, 0, 30)),
+    "local time after that": (BERLIN, "2025-10-26 03:30", utc(2025, 10, 26, 2, 30)),
+    "local time that is skipped": (BERLIN, "2025-03-30 02:30", utc(2025, 3, 30, 1, 30)),
+    "local time after a skipped hour": (BERLIN, "2025-03-30 04:00", utc(2025, 3, 30, 2)),
     "with a zone of its own": (BERLIN, "2026-01-02T10:00:00Z", utc(2026, 1, 2, 10)),
     "with an offset of its own": (BERLIN, "2026-01-02 10:00-05", utc(2026, 1, 2, 15)),
     "a pattern of local time": ({**US, **BERLIN}, "1/2/2026 3:04 PM", utc(2026, 1, 2, 14, 4)),
@@ -96,12 +110,48 @@ def test_epochs_in_json(ods: Ingesting, value: str):
     assert rows == [utc(2026, 1, 1, 10)]
 
 
+def test_fields_of_structs_are_read_without_the_options(ods: Ingesting):
+    row = '{"v": {"at": "2026-01-01T10:00:00Z", "epoch": "1767261600"}}'
+    options = {"timestamp_format": "epoch"}
+    rows = _read(ods, "struct<at: timestamp, epoch: string>", options, row, ending="jsonl")
+    assert rows == [{"at": utc(2026, 1, 1, 10), "epoch": "1767261600"}]
+    with pytest.raises(RunnelError, match=r"'\{.at.:1767261600\}': not a struct<at: timestamp, epoch: string>"):
+        _read(ods, "struct<at: timestamp, epoch: string>", options, '{"v": {"at": 1767261600}}', ending="jsonl")
+
+
+def test_seven_digits_of_a_second_in_json(ods: Ingesting):
+    rows = _read(ods, "timestamp", {}, '{"v": "2025-12-31T23:59:59.9999999Z"}', ending="jsonl")
+    assert rows == [utc(2025, 12, 31, 23, 59, 59, 999_999)]
+
+
+def test_an_epoch_out_of_range_is_a_bad_row(ods: Ingesting):
+    ods.declare("v1", on_bad="drop")
+    assert _read(ods, "timestamp", {"timestamp_format": "epoch"}, "1735689600000\n0") == [utc(1970, 1, 1)]
+
+
 BAD_VALUES = {
     "a group of two digits": ("decimal(12,2)", GERMAN, "1.23,5", "'1.23,5': not a decimal(12,2)"),
     "a point without groups": ("double", GERMAN, "1.5", "'1.5': not a double"),
     "a fraction for a long": ("long", GERMAN, "1.234,5", "'1.234,5': not a long"),
     "words for an epoch": ("timestamp", {"timestamp_format": "epoch"}, "today", "'today': not a timestamp"),
-    "an epoch out of range": ("timestamp", {"timestamp_format": "epoch"}, "9" * 18, "not a timestamp"),
+    "an epoch out of range": ("timestamp", {"timestamp_format": "epoch"}, "9" * 18, "not a timestamp: out of range"),
+    "milliseconds for an epoch": (
+        "timestamp",
+        {"timestamp_format": "epoch"},
+        "1735689600000",
+        "'1735689600000': not a timestamp: out of range for epoch; it looks like timestamp_format=\"epoch_ms\"",
+    ),
+    "microseconds for an epoch": (
+        "timestamp",
+        {"timestamp_format": "epoch_ms"},
+        "1735689600000000",
+        'not a timestamp: out of range for epoch_ms; it looks like timestamp_format="epoch_us"',
+    ),
+    "two digits for yyyy": ("date", {"date_format": "dd.MM.yyyy"}, "31.12.25", "'31.12.25': not a date"),
+    "two digits for %Y": ("date", {"date_format": "%d.%m.%Y"}, "31.12.25", "'31.12.25': not a date"),
+    "one digit for dd": ("date", {"date_format": "dd.MM.yyyy"}, "1.12.2025", "'1.12.2025': not a date"),
+    "one digit for mm": ("timestamp", {"timestamp_format": "d.M.yyyy H:mm"}, "1.2.2025 1:5", "not a timestamp"),
+    "ten digits of a second": ("timestamp", {}, "2025-12-31T23:59:59.9999999999Z", "not a timestamp"),
     "13 o'clock": ("timestamp", US, "1/2/2026 13:04 PM", "'1/2/2026 13:04 PM': not a timestamp"),
     "no time at all": ("timestamp", BERLIN, "2026-13-02 10:00", "not a timestamp"),
     "maybe": ("boolean", {}, "maybe", "'maybe': not a boolean"),

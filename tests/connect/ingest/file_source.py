@@ -15,6 +15,7 @@ from runnel.lake.flow_state.ingest_position import ProcessedFile
 from runnel.lake.history.commits import CommitChange
 from runnel.lake.publish import CommitDraft, publish
 from runnel.lake.store import Store
+from runnel.lake.work_runner import ChooseRunner, run_in_process
 from runnel.names import TableName
 from tests.lake.factories import read as rows_of
 
@@ -32,6 +33,7 @@ class Ingesting:
     seen: dict[str, ProcessedFile] = field(default_factory=dict)
     found: FileChanges | None = None
     done: IngestResult | None = None
+    choose_runner: ChooseRunner = run_in_process
 
     def write(self, name: str, contents: str | bytes) -> None:
         path = self.root / "data" / name
@@ -61,7 +63,7 @@ class Ingesting:
         state = self.store.state()
         aside = quarantine_table_of(self.source.table)
         before, set_aside = (state[name].location if name in state else None for name in (ORDERS, aside))
-        target = IngestTarget(self.store, self.source, before, set_aside, run="r1")
+        target = IngestTarget(self.store, self.source, before, set_aside, "r1", choose_runner=self.choose_runner)
         done = ingest_source(target, self.root, found, lambda: self.seen)
         self.done = done
         if done.location == before:

@@ -323,13 +323,21 @@ def test_partitions_and_key(ods: Ingesting):
     assert ods.rows == [(4, "a")]
 
 
-def test_compaction_leaves_rows_with_their_files(ods: Ingesting):
+def test_a_file_replaces_its_rows_after_a_compaction(ods: Ingesting):
     for number in range(5):
-        ods.write(f"{number}.csv", GOOD)
+        ods.write(f"{number}.csv", f"id,name\n{number},a\n")
     ods.run()
+    content = ods.content
     [done] = compact(ods.store, ORDERS)
-    assert done.commit is None
-    assert "skipped: its rows are stored separately" in done.note
+    assert (done.files_before, done.files_after, done.rows) == (5, 1, 5)
+    [again] = compact(ods.store, ORDERS)
+    assert (again.commit, again.note) == (None, "nothing to do")
+    ods.write("3.csv", "id,name\n33,b\n")
+    ods.run()
+    assert sorted(ods.rows) == [(0, "a"), (1, "a"), (2, "a"), (4, "a"), (33, "b")]
+    ods.write("3.csv", "id,name\n3,a\n")
+    ods.run()
+    assert ods.content == content  # a file is known by its contents, wherever its rows were moved
 
 
 def test_rows_that_another_engine_put_together_are_not_doubled(ods: Ingesting):

@@ -39,6 +39,30 @@ MERGED = {
         "put g Z; " + START + "put b Y; run; run dev; put c W; run dev; remove c; put e Y; run",
         "abcdeg",
     ),
+    "each side reads its first file with bad rows": (
+        START + "put b Y; run; remove b; put c Z; put e W; run dev; put b Y; remove e",
+        "abcde",
+    ),
+    "each side reads its first file with bad rows, and both read one": (
+        START + "put b Y; run; run dev; put c W; run dev; remove c; put e Z; run",
+        "abcde",
+    ),
+    "the only file that one side reads has no good rows": (
+        START + "put b V; run; remove b; put c Z; run dev; put b V",
+        "abcd",
+    ),
+    "the only file that one side reads is empty": (
+        START + "put b V; run; remove b; put c EMPTY; run dev; put b V",
+        "abcd",
+    ),
+    "files are read together on both sides, and others with them": (
+        START + "put b X; put c V; run; put e W; put f X; run dev; remove e; remove f",
+        "abcdef",
+    ),
+    "files that were read together change on each side, after a compaction": (
+        START + "put a V; run; compact; put a X; put d X; put b V; run dev; put a V; compact dev",
+        "abd",
+    ),
     "a bad row is corrected on one side": (
         "put b Y; " + START + "put b X; run; put b Y; put c W; run dev; put b X",
         "abcd",
@@ -46,6 +70,14 @@ MERGED = {
 }
 
 
+@pytest.fixture(params=["own data files", "shared data files"])
+def data_files(request: pytest.FixtureRequest) -> None:
+    """Let each source file have data files of its own, or share them with those that are read at once."""
+    if request.param == "shared data files":
+        request.getfixturevalue("shared_data_files")
+
+
+@pytest.mark.usefixtures("data_files")
 @pytest.mark.parametrize(("steps", "paths"), REFUSED.values(), ids=REFUSED)
 def test_a_file_that_only_one_side_renamed_is_named(tmp_path: Path, steps: str, paths: str) -> None:
     machine = Machine(tmp_path, Kind("delete")).play(*parsed(steps))
@@ -54,6 +86,7 @@ def test_a_file_that_only_one_side_renamed_is_named(tmp_path: Path, steps: str, 
     assert f"`ods.orders`: {paths}: {RENAMED}" in raised.value.what
 
 
+@pytest.mark.usefixtures("data_files")
 @pytest.mark.parametrize(("steps", "paths"), MERGED.values(), ids=MERGED)
 def test_the_rows_of_each_file_are_there_once(tmp_path: Path, steps: str, paths: str) -> None:
     """After the merge each file belongs to one path; what the files give by then is there once, and can be replaced."""

@@ -57,7 +57,7 @@ def test_each_file_has_data_files_of_its_own(ods: Ingesting):
 def test_nothing_new_is_nothing_and_nothing_is_hashed(ods: Ingesting, monkeypatch: pytest.MonkeyPatch):
     ods.write("a.csv", A)
     ods.run()
-    monkeypatch.setattr("runnel.connect.ingest.detect.digests.sha256_of", None)
+    monkeypatch.setattr("runnel.connect.ingest.detect.digests.compute_digest", None)
     found = ods.run()
     assert found.is_empty
     assert (found.unchanged, found.bytes, found.content) == (1, 0, ods.content)
@@ -323,7 +323,7 @@ def test_a_digest_is_remembered(ods: Ingesting, monkeypatch: pytest.MonkeyPatch)
     ods.write("a.csv", A)
     os.utime(ods.root / "data/a.csv", ns=(5, 5))
     ods.look()
-    monkeypatch.setattr("runnel.connect.ingest.detect.digests.sha256_of", None)
+    monkeypatch.setattr("runnel.connect.ingest.detect.digests.compute_digest", None)
     assert counts(ods.look()) == (1, 0, 0, 0, 0)
 
 
@@ -334,7 +334,7 @@ def test_a_damaged_cache_is_made_anew(ods: Ingesting, monkeypatch: pytest.Monkey
     ods.write("a.csv", A)
     os.utime(ods.root / "data/a.csv", ns=(5, 5))
     ods.look()
-    monkeypatch.setattr("runnel.connect.ingest.detect.digests.sha256_of", None)
+    monkeypatch.setattr("runnel.connect.ingest.detect.digests.compute_digest", None)
     assert counts(ods.look()) == (1, 0, 0, 0, 0)
 
 
@@ -371,3 +371,43 @@ def test_many_files_and_one_more(ods: Ingesting, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("runnel.connect.ingest.replaced_files.read_manifest_entries", None)  # and none read
     ods.run()
     assert len(ods.rows) == 301
+
+
+LARGE = "id,name\n" + "".join(f"{number},n{number}\n" for number in range(50))
+
+
+def test_a_large_file_is_not_read_to_identify_it(ods: Ingesting, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("runnel.connect.ingest.detect.digests.HASHED_BYTES", 100)
+    monkeypatch.setattr("runnel.connect.ingest.detect.digests._END_BYTES", 10)
+    ods.write("large.csv", LARGE)
+    ods.write("small.csv", A)
+    ods.run()
+    assert len(ods.rows) == 52
+    assert ods.run().is_empty
+    path = ods.root / "data" / "large.csv"
+    times = path.stat().st_atime_ns, path.stat().st_mtime_ns
+    changed = LARGE.replace("25,n25", "25,x25")  # the same size, start and end
+    path.write_text(changed)
+    assert counts(ods.run()) == (0, 1, 0, 0, 0)  # by its time
+    assert (25, "x25") in ods.rows and len(ods.rows) == 52
+    os.utime(path, ns=times)
+    ods.run()
+    assert len(ods.rows) == 52
+
+
+def test_a_large_file_that_is_renamed_replaces_its_own_rows(ods: Ingesting, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("runnel.connect.ingest.detect.digests.HASHED_BYTES", 100)
+    ods.write("large.csv", LARGE)
+    ods.write("small.csv", A)
+    ods.run()
+    (ods.root / "data" / "large.csv").rename(ods.root / "data" / "renamed.csv")
+    assert counts(ods.run()) == (0, 1, 0, 0, 0)  # read again, in the place of its rows
+    assert len(ods.rows) == 52
+    assert ods.run().is_empty
+
+
+def test_a_large_file_that_was_hashed_before_is_not_read_again(ods: Ingesting, monkeypatch: pytest.MonkeyPatch):
+    ods.write("large.csv", LARGE)
+    ods.run()
+    monkeypatch.setattr("runnel.connect.ingest.detect.digests.HASHED_BYTES", 100)
+    assert ods.run().is_empty

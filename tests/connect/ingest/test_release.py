@@ -49,6 +49,23 @@ def test_corrected_rows_take_the_place_of_those_aside(shop: Project) -> None:
     assert did(shop.run()) == {}
 
 
+def test_every_bad_row_of_a_file_with_line_breaks_in_values_is_released(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    project.write(
+        "flows/flow.py",
+        'import runnel as rn\nrn.source("ods.orders", rn.files("data/*.csv", schema="ts long, msg string"),'
+        ' on_bad="quarantine")\n',
+    )
+    project.write("data/c.csv", 'ts,msg\n1,"a\nb"\nx,e\n2,x,y\n3,ok\n')
+    project.run()
+    with project.open() as lake:
+        lines = format_quarantined_rows(lake, "ods.orders", lake.quarantine("ods.orders"))
+        assert lines == ["quarantined_row,ts,msg", "data/c.csv:4,x,e", "data/c.csv:5,2,x,y"]
+        project.write("right.csv", "\n".join(lines).replace("x,e", "4,e").replace("x,y", "xy"))
+        assert lake.release("ods.orders", project.root / "right.csv").accepted == 2
+    assert rows(project) == [(1, "a\nb"), (2, "xy"), (3, "ok"), (4, "e")]
+
+
 def test_what_is_still_bad_stays(shop: Project) -> None:
     shop.write("right.jsonl", '{"id": 2, "amount": 5}\n{"id": 3, "amount": "seven"}\n')
     with shop.open() as lake:

@@ -18,20 +18,27 @@ from runnel.declare.model.endpoints import Jdbc
 from runnel.declare.model.flow import Source
 from runnel.declare.model.source_location import SourceLocation
 from runnel.names import TableName
+from tests.connect.feed_places import fetch_in_units, use_units
+from tests.lake.pickling_runner import PicklingRunner
 from tests.run.project import Project, did
 
 ORDERS = "CREATE TABLE orders (id integer PRIMARY KEY, name text, changed timestamp)"
 
 
 class Shop:
-    """A project, and the database that it reads."""
+    """A project, and the database that it reads; `units` is the runner of its work units."""
 
-    def __init__(self, project: Project, url: str, execute: Callable[..., Any]) -> None:
+    def __init__(
+        self, project: Project, url: str, execute: Callable[..., Any], units: PicklingRunner | None = None
+    ) -> None:
+        self.units = units
         self.project = project
         self.url = url
         self.execute = execute
 
     def flow(self, text: str) -> None:
+        if self.units is not None:
+            text = text.replace('rn.jdbc("{url}", ', 'rn.jdbc("{url}", partitions=3, ')
         self.project.flow(text.replace("{url}", self.url), orders=None)
 
     def insert(self, *rows: tuple[Any, ...]) -> None:
@@ -66,10 +73,15 @@ def database(postgres: str) -> Iterator[str]:
     yield postgres.rpartition("/")[0] + f"/{name}"
 
 
+IN_BOTH_PLACES = pytest.mark.parametrize("pg", ["process", "units"], indirect=True)
+"""Marks a test that reads PostgreSQL in this process, and in units as executors do."""
+
+
 @pytest.fixture
-def pg(tmp_path: Path, database: str) -> Iterator[Shop]:
+def pg(request: pytest.FixtureRequest, tmp_path: Path, database: str) -> Iterator[Shop]:
+    units = use_units(request) if getattr(request, "param", "process") == "units" else None
     with psycopg.connect(database, autocommit=True) as connection:
-        yield Shop(Project(tmp_path), database, connection.execute)
+        yield Shop(Project(tmp_path), database, connection.execute, units)
 
 
 @pytest.fixture
@@ -79,10 +91,14 @@ def lite(tmp_path: Path) -> Iterator[Shop]:
         yield Shop(Project(tmp_path), "sqlite:///data/shop.db", connection.execute)
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
+@pytest.fixture(
+    params=["sqlite", *(pytest.param(name, marks=pytest.mark.postgres) for name in ("postgresql", "postgresql units"))]
+)
 def shop(request: pytest.FixtureRequest) -> Shop:
-    """Return a shop with an empty table; a test that takes it runs on SQLite and on PostgreSQL."""
+    """Return a shop with an empty table; a test that takes it runs on SQLite, and on PostgreSQL in both places."""
     found: Shop = request.getfixturevalue("lite" if request.param == "sqlite" else "pg")
+    if request.param == "postgresql units":
+        found.units = use_units(request)
     found.execute(ORDERS)
     return found
 
@@ -106,5 +122,9 @@ def fetched(shop: Shop, on_bad: Any = "stop", **options: Any) -> tuple[pa.Table,
     feed = feed_of(shop, on_bad, **options)
     folder = shop.project.root / f"fetched-{uuid.uuid4().hex[:8]}"
     folder.mkdir()
-    found = feed.fetch(None, feed.find_changes(None), folder, lambda *_: None)
+    changes = feed.find_changes(None)
+    if shop.units is not None:
+        found = fetch_in_units(feed, None, changes, shop.units, folder)
+    else:
+        found = feed.fetch(None, changes, folder, lambda *_: None)
     return pa.concat_tables([pq.read_table(part.path) for part in found.parts]), found

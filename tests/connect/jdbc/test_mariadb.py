@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from runnel.errors import Mistake, RunnelError
+from tests.connect.feed_places import use_units
 from tests.connect.jdbc.source_databases import Shop, feed_of, fetched
 from tests.run.project import Project
 from tests.servers.mariadb import Server, started
@@ -24,12 +25,13 @@ def server() -> Iterator[Server]:
 
 
 @pytest.fixture
-def maria(server: Server, tmp_path: Path) -> Iterator[Shop]:
+def maria(request: pytest.FixtureRequest, server: Server, tmp_path: Path) -> Iterator[Shop]:
+    units = use_units(request) if getattr(request, "param", "process") == "units" else None
     with server.connect() as connection, connection.cursor() as cursor:
         cursor.execute("DROP DATABASE IF EXISTS shop")
         cursor.execute("CREATE DATABASE shop CHARACTER SET utf8mb4")
         cursor.execute("USE shop")
-        yield Shop(Project(tmp_path), f"{server.url}/shop", cursor.execute)
+        yield Shop(Project(tmp_path), f"{server.url}/shop", cursor.execute, units)
 
 
 TYPES = {
@@ -90,6 +92,30 @@ def test_what_is_read_is_of_one_moment(maria: Shop, server: Server, monkeypatch:
     rows, found = fetched(maria)
     assert rows.column("id").to_pylist() == [1]
     assert not feed_of(maria).find_changes(found.state).is_empty
+
+
+@pytest.mark.parametrize("maria", ["process", "units"], indirect=True)
+@pytest.mark.parametrize("text", [WHOLE[:-2] + ', key="id"))', MARKED], ids=["key", "watermark"])
+def test_a_table_follows_it_in_both_places(maria: Shop, text: str) -> None:
+    maria.execute("CREATE TABLE orders (id int PRIMARY KEY, name text, changed datetime)")
+    maria.insert(ONE, TWO, THREE)
+    maria.flow(text)
+    maria.run()
+    maria.execute("UPDATE orders SET name = 'z', changed = '2026-01-03' WHERE id = 1")
+    maria.execute("DELETE FROM orders WHERE id = 2")
+    maria.run()
+    assert maria.names == "cz" and maria.run() == {}
+    # Two reads, and the rows that the second one replaces.
+    assert maria.units is None or len(maria.units.chosen) == 3
+
+
+def test_its_size_is_estimated(maria: Shop) -> None:
+    maria.execute("CREATE TABLE orders (id int PRIMARY KEY, name text)")
+    maria.execute("INSERT INTO orders SELECT seq, repeat('x', 1000) FROM seq_1_to_1000")
+    maria.execute("ANALYZE TABLE orders")
+    for options in ({"table": "orders"}, {"query": "select id, name from orders"}):
+        estimate = feed_of(maria, **options).find_changes(None).estimate_bytes
+        assert estimate is not None and 16_000 < estimate() < 4_000_000
 
 
 MISTAKES = {

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from runnel.errors import Mistake, RunnelError
-from tests.connect.jdbc.source_databases import Shop, feed_of, fetched
+from tests.connect.jdbc.source_databases import IN_BOTH_PLACES, Shop, feed_of, fetched
 
 pytestmark = pytest.mark.postgres
 POSTGRES = {
@@ -69,6 +69,7 @@ BAD = {
 }
 
 
+@IN_BOTH_PLACES
 @pytest.mark.parametrize(("kind", "value", "told"), BAD.values(), ids=BAD)
 def test_values_that_no_lake_holds(pg: Shop, kind: str, value: str, told: str) -> None:
     pg.execute(f"CREATE TABLE orders (id int, name text, v {kind})")

@@ -19,17 +19,22 @@ from runnel.declare.model.source_location import SourceLocation
 from runnel.errors import RunnelError
 from runnel.model.progress import Progress
 from runnel.names import TableName
+from tests.connect.feed_places import fetch_in_units, use_units
+from tests.lake.pickling_runner import PicklingRunner
 from tests.run.project import Project, did, reasons
 from tests.servers.kafka import Server
 
 SCHEMA = "id long, page string"
 A, B, C = {"id": 1, "page": "a"}, {"id": 2, "page": "b"}, {"id": 3, "page": "c"}
+IN_BOTH_PLACES = pytest.mark.parametrize("clicks", ["process", "units"], indirect=True)
+"""Marks a test that reads in this process, and in units as executors do."""
 
 
 class Clicks:
-    """A project whose only source is Kafka, with a topic of its own."""
+    """A project whose only source is Kafka, with a topic of its own; `units` is the runner of its work units."""
 
-    def __init__(self, server: Server, root: Path) -> None:
+    def __init__(self, server: Server, root: Path, units: PicklingRunner | None = None) -> None:
+        self.units = units
         self.server = server
         self.root = root
         self.topic = f"clicks-{uuid.uuid4().hex[:8]}"
@@ -82,6 +87,7 @@ class Reading:
         self.source = Source(TableName("ods", "clicks"), self.origin, SourceLocation("flows/flow.py", 4), on_bad=on_bad)
         self.feed = KafkaFeed(self.source, self.origin, clicks.root)
         self.folder = clicks.root
+        self._units = clicks.units
         self.state: FeedState | None = None
         self.last: FetchedRows
 
@@ -106,7 +112,11 @@ class Reading:
         """Return the rows that are new; `tell` hears how far it is."""
         folder = self.folder / uuid.uuid4().hex
         folder.mkdir()
-        self.last = self.feed.fetch(self.state, news or self.news(), folder, tell)
+        news = news or self.news()
+        if self._units is None:
+            self.last = self.feed.fetch(self.state, news, folder, tell)
+        else:
+            self.last = fetch_in_units(self.feed, self.state, news, self._units, folder, tell)
         self.state = json.loads(json.dumps(self.last.state))
         rows: list[dict[str, Any]] = []
         for part in self.last.parts:
@@ -118,3 +128,10 @@ class Reading:
 
     def ids(self) -> list[int]:
         return [row["id"] for row in self.read()]
+
+
+def open_clicks(request: pytest.FixtureRequest, server: Server, root: Path) -> Clicks:
+    """Return a project whose runs read in this process, or in units if the test says so."""
+    if getattr(request, "param", "process") == "process":
+        return Clicks(server, root)
+    return Clicks(server, root, use_units(request))

@@ -10,13 +10,13 @@ from confluent_kafka.admin import NewPartitions
 from runnel.connect.kafka import consumer
 from runnel.declare.model.secret import Secret
 from runnel.errors import Mistake, RunnelError
-from tests.connect.kafka.kafka_project import A, B, C, Clicks
+from tests.connect.kafka.kafka_project import IN_BOTH_PLACES, A, B, C, Clicks, open_clicks
 from tests.servers.kafka import Server
 
 
 @pytest.fixture
-def clicks(kafka: Server, tmp_path: Path) -> Clicks:
-    return Clicks(kafka, tmp_path)
+def clicks(request: pytest.FixtureRequest, kafka: Server, tmp_path: Path) -> Clicks:
+    return open_clicks(request, kafka, tmp_path)
 
 
 def expire(clicks: Clicks, offset: int) -> None:
@@ -31,6 +31,7 @@ def remake(clicks: Clicks) -> None:
     clicks.make()
 
 
+@IN_BOTH_PLACES
 def test_several_topics_and_a_pattern(clicks: Clicks) -> None:
     one, two = clicks.make(name="_a"), clicks.make(name="_b")
     clicks.make(name="x")
@@ -47,6 +48,7 @@ def test_several_topics_and_a_pattern(clicks: Clicks) -> None:
     assert fitting.news().is_empty
 
 
+@IN_BOTH_PLACES
 def test_where_it_starts(clicks: Clicks) -> None:
     clicks.make(2)
     clicks.put(A, timestamp=1_000_000_000_000)
@@ -83,6 +85,7 @@ def test_a_partition_that_was_added_starts_at_its_beginning(clicks: Clicks) -> N
     assert feed.ids() == [2]
 
 
+@IN_BOTH_PLACES
 def test_expired_messages_stop_or_are_skipped(clicks: Clicks) -> None:
     clicks.make()
     clicks.put(A)
@@ -105,6 +108,7 @@ def test_expired_messages_stop_or_are_skipped(clicks: Clicks) -> None:
     assert feed.news().is_empty
 
 
+@IN_BOTH_PLACES
 def test_all_expired_is_skipped_once(clicks: Clicks) -> None:
     clicks.make()
     clicks.put(A)
@@ -150,6 +154,7 @@ def test_an_option_that_there_is_not(clicks: Clicks, monkeypatch: pytest.MonkeyP
         assert raised.value.code == "KAFKA_OPTIONS" and name in raised.value.what and "x4711" not in str(raised.value)
 
 
+@IN_BOTH_PLACES
 def test_gaps_keep_lines_and_offsets_together(clicks: Clicks, monkeypatch: pytest.MonkeyPatch) -> None:
     clicks.make()
     producer = Producer({"bootstrap.servers": clicks.server.servers, "transactional.id": clicks.topic, "log_level": 0})
@@ -177,6 +182,7 @@ def test_gaps_keep_lines_and_offsets_together(clicks: Clicks, monkeypatch: pytes
     assert [part.name for part in again.last.parts] == [f"{clicks.topic}[0] from 0 to 8, with gaps"]
 
 
+@IN_BOTH_PLACES
 def test_a_large_message_is_read_or_told(clicks: Clicks) -> None:
     clicks.make(max_message_bytes="60000000")
     clicks.put(A, b'{"id": 2, "page": "' + b"x" * 50_000_000 + b'"}', C)
@@ -187,6 +193,7 @@ def test_a_large_message_is_read_or_told(clicks: Clicks) -> None:
     assert f"{clicks.topic}[0], offset 1: it has 50,000,021 bytes" in raised.value.what
 
 
+@IN_BOTH_PLACES
 def test_many_messages_come_in_order(clicks: Clicks) -> None:
     clicks.make(3)
     for partition in range(3):

@@ -5,17 +5,18 @@ from pathlib import Path
 import pytest
 
 from runnel.connect.feed import failpoints
-from tests.connect.kafka.kafka_project import SCHEMA, A, B, C, Clicks
+from tests.connect.kafka.kafka_project import IN_BOTH_PLACES, SCHEMA, A, B, C, Clicks, open_clicks
 from tests.servers.kafka import PASSWORD, Server
 
 POINTS = (*failpoints.ALL, "publish.before_commit", "publish.after_commit")
 
 
 @pytest.fixture
-def clicks(kafka: Server, tmp_path: Path) -> Clicks:
-    return Clicks(kafka, tmp_path)
+def clicks(request: pytest.FixtureRequest, kafka: Server, tmp_path: Path) -> Clicks:
+    return open_clicks(request, kafka, tmp_path)
 
 
+@IN_BOTH_PLACES
 def test_each_message_comes_once(clicks: Clicks) -> None:
     clicks.make(2)
     clicks.declare()
@@ -28,8 +29,14 @@ def test_each_message_comes_once(clicks: Clicks) -> None:
     assert clicks.why() == f"ingest: 1 new message in 1 partition of {clicks.topic}"
     assert clicks.run() == {"ods.clicks": "ingest"}
     assert clicks.rows() == [(1, "a"), (2, "b"), (3, "c")]
+    with clicks.project.open() as lake:
+        lines = str(lake.why("ods.clicks", row="id = 3")).splitlines()
+        assert lines[3] == f"  messages   {clicks.topic}[0] offset 1"
+        first = lake.why("ods.clicks", row="id = 1").rows[0].offsets
+        assert [(span.partition, span.first, span.last) for span in first] == [(0, 0, 0), (1, 0, 0)]
 
 
+@IN_BOTH_PLACES
 def test_an_empty_topic_makes_an_empty_table(clicks: Clicks) -> None:
     clicks.make()
     clicks.declare()
@@ -37,6 +44,7 @@ def test_an_empty_topic_makes_an_empty_table(clicks: Clicks) -> None:
     assert (clicks.run(), clicks.rows()) == ({}, [])
 
 
+@IN_BOTH_PLACES
 @pytest.mark.parametrize(
     ("words", "row"), {"json": (f'schema="{SCHEMA}"', (2, "b")), "raw": ('format="raw"', (None, b"x"))}.values()
 )
@@ -81,6 +89,7 @@ def test_a_revert_keeps_the_position(clicks: Clicks) -> None:
     assert clicks.rows() == [(1, "a"), (3, "c")]
 
 
+@IN_BOTH_PLACES
 def test_columns_that_do_not_fit_are_told_with_their_offset(clicks: Clicks) -> None:
     clicks.make()
     clicks.declare(on=', on_bad="quarantine"')
@@ -99,6 +108,7 @@ def test_columns_that_do_not_fit_are_told_with_their_offset(clicks: Clicks) -> N
     assert all(row[3] for row in clicks.project.rows("quarantine.ods_clicks"))
 
 
+@IN_BOTH_PLACES
 def test_a_secret_is_used_and_never_told(clicks: Clicks, monkeypatch: pytest.MonkeyPatch) -> None:
     clicks.make()
     clicks.put(A)

@@ -11,7 +11,7 @@ import fastavro
 import pytest
 
 from runnel.errors import Mistake, RunnelError
-from tests.connect.kafka.kafka_project import A, B, Clicks
+from tests.connect.kafka.kafka_project import IN_BOTH_PLACES, A, B, Clicks, open_clicks
 from tests.servers.kafka import Server
 
 AT = datetime(2026, 1, 2, 3, 4, 5, 678000, UTC)
@@ -54,8 +54,8 @@ COLUMNS = ROW | {"tags": [("a", 1)], "either": '"b"'}
 
 
 @pytest.fixture
-def clicks(kafka: Server, tmp_path: Path) -> Clicks:
-    clicks = Clicks(kafka, tmp_path)
+def clicks(request: pytest.FixtureRequest, kafka: Server, tmp_path: Path) -> Clicks:
+    clicks = open_clicks(request, kafka, tmp_path)
     clicks.make()
     return clicks
 
@@ -66,6 +66,7 @@ def avro(row: dict[str, Any], schema: dict[str, Any] = CLICK) -> bytes:
     return out.getvalue()
 
 
+@IN_BOTH_PLACES
 def test_keys_headers_and_places(clicks: Clicks) -> None:
     headers = [("trace", b"t1"), ("hop", b"a"), ("hop", b"\xff"), ("none", None)]
     clicks.put(A, key="k", headers=headers, timestamp=MILLISECONDS)
@@ -80,6 +81,7 @@ def test_keys_headers_and_places(clicks: Clicks) -> None:
     assert third["id"] == 2
 
 
+@IN_BOTH_PLACES
 def test_what_is_included_becomes_columns(clicks: Clicks) -> None:
     clicks.declare('schema="id long", include=["key", "headers", "topic", "partition", "offset", "timestamp"]')
     clicks.put('{"id": 1, "_offset": 99}', key="k", headers=[("a", b"b")], timestamp=MILLISECONDS)
@@ -91,6 +93,7 @@ def test_what_is_included_becomes_columns(clicks: Clicks) -> None:
     ]
 
 
+@IN_BOTH_PLACES
 def test_raw_is_bytes(clicks: Clicks) -> None:
     clicks.put(b"\x00\xff", None, key=b"\x01", headers=[("a", b"b")], timestamp=MILLISECONDS)
     clicks.declare('format="raw"')
@@ -102,6 +105,7 @@ def test_raw_is_bytes(clicks: Clicks) -> None:
     ]
 
 
+@IN_BOTH_PLACES
 def test_avro_in_a_table(clicks: Clicks) -> None:
     clicks.project.write("schemas/click.avsc", json.dumps(CLICK))
     clicks.declare('avro="schemas/click.avsc", include="key", start="latest"')
@@ -129,6 +133,7 @@ AVRO: dict[str, tuple[str | None, bytes | None, int | str]] = {
 }
 
 
+@IN_BOTH_PLACES
 @pytest.mark.parametrize(("wire", "value", "found"), AVRO.values(), ids=AVRO)
 def test_avro_messages(clicks: Clicks, wire: str | None, value: bytes | None, found: int | str) -> None:
     clicks.put(value)
@@ -148,6 +153,7 @@ def test_avro_rows_have_python_values(clicks: Clicks) -> None:
     assert second == COLUMNS | {"last": None, "either": "5"}
 
 
+@IN_BOTH_PLACES
 def test_an_avro_schema_that_is_none(clicks: Clicks) -> None:
     for avro_schema in ("no.avsc", '{"type": "record", "name": "a", "fields": [{"name": "b", "type": "nothing"}]}'):
         with pytest.raises(Mistake) as raised:
@@ -165,6 +171,7 @@ BAD: dict[str, tuple[bytes | None, str]] = {
 }
 
 
+@IN_BOTH_PLACES
 @pytest.mark.parametrize(("value", "reason"), BAD.values(), ids=BAD)
 def test_bad_messages_by_each_policy(clicks: Clicks, value: bytes | None, reason: str) -> None:
     clicks.put(A, value, B)

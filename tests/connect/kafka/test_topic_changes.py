@@ -12,7 +12,7 @@ from runnel.model.progress import Progress
 from runnel.model.run_request import RunRequest
 from runnel.project.execution.run_project import run_project
 from runnel.run.results.run_result import Event, RunResult
-from tests.connect.kafka.kafka_project import SCHEMA, A, B, C, Clicks
+from tests.connect.kafka.kafka_project import IN_BOTH_PLACES, SCHEMA, A, B, C, Clicks, open_clicks
 from tests.connect.kafka.test_feed import expire, remake
 from tests.servers.kafka import Server
 
@@ -28,8 +28,8 @@ MANY = [{"id": number, "page": "x" * 100} for number in range(20_000)]
 
 
 @pytest.fixture
-def clicks(kafka: Server, tmp_path: Path) -> Clicks:
-    return Clicks(kafka, tmp_path)
+def clicks(request: pytest.FixtureRequest, kafka: Server, tmp_path: Path) -> Clicks:
+    return open_clicks(request, kafka, tmp_path)
 
 
 def midway(act: Callable[[], object]) -> Progress:
@@ -56,6 +56,7 @@ def run_while(clicks: Clicks, act: Callable[[], object]) -> RunResult:
         return run_project(lake, RunRequest(), watch=watch)
 
 
+@IN_BOTH_PLACES
 def test_a_run_goes_on_without_what_expired_since_it_was_planned(clicks: Clicks) -> None:
     clicks.make()
     clicks.declare(f'schema="{SCHEMA}", expired="skip"')
@@ -68,6 +69,7 @@ def test_a_run_goes_on_without_what_expired_since_it_was_planned(clicks: Clicks)
     assert clicks.run() == {}
 
 
+@IN_BOTH_PLACES
 def test_a_run_stops_where_messages_expired_since_it_was_planned(clicks: Clicks) -> None:
     clicks.make()
     clicks.declare()
@@ -93,6 +95,7 @@ def test_what_expires_in_the_middle_is_counted(clicks: Clicks) -> None:
     assert feed.news().is_empty
 
 
+@IN_BOTH_PLACES
 def test_all_that_was_announced_expired(clicks: Clicks) -> None:
     clicks.make(2)
     clicks.put(A, B)
@@ -107,6 +110,7 @@ def test_all_that_was_announced_expired(clicks: Clicks) -> None:
     assert "lacks 1" in feed.last.warnings[0]
 
 
+@IN_BOTH_PLACES
 @pytest.mark.parametrize("more", [[C], [C] * 5], ids=["fewer messages", "more messages"])
 def test_a_topic_that_is_made_anew_while_it_is_read(clicks: Clicks, more: list[object]) -> None:
     clicks.make()
@@ -129,6 +133,7 @@ def test_a_topic_that_is_made_anew_while_it_is_read(clicks: Clicks, more: list[o
     assert clicks.rows() == [(3, "c")] * len(more)
 
 
+@IN_BOTH_PLACES
 @pytest.mark.parametrize("way", ["by its name", "by a pattern"])
 def test_a_topic_that_goes_while_it_is_read(clicks: Clicks, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(consumer, "_DOWN_SECONDS", 0.2)

@@ -177,7 +177,7 @@ def test_a_long_report_is_cut_and_counts_all(untouched: Store, data: Writing):
     assert lines[1] == "    a.csv, line 3: expected 2 columns, found 1"
     assert lines[6] == "    a.csv, line 8, column `v`: 'y': not an int"
     assert lines[7] == "    b.csv, line 2, column `v`: 'x': not an int"
-    assert lines[-1] == "    ... and 16 more"
+    assert lines[-1] == "    ... and 16 more rows"
 
 
 DROPPED = {

@@ -3,7 +3,7 @@
 import sys
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, nullcontext
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ from tests.connect.cached_migrations import quick_lakes  # noqa: F401
 from tests.connect.sinks.change_sink_kinds import Function, Topics, Webhooks
 from tests.connect.sinks.sink_kinds import Databases, Folder, Kind, Objects, OneFile, Sqlite
 from tests.connect.sinks.sink_project import Shop
+from tests.connect.sinks.unit_deliveries import delivering_in_units
 from tests.servers.http_server import Server
 from tests.servers.mariadb import Server as MariaDb
 from tests.servers.mariadb import started
@@ -29,12 +30,24 @@ def shop(tmp_path: Path) -> Shop:
     return made
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
-def target(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Return the address of an empty database to deliver to."""
+TARGETS = {"sqlite": (), "postgresql": [pytest.mark.postgres], "postgresql units": [pytest.mark.postgres]}
+
+
+@pytest.fixture(params=[pytest.param(name, marks=marks) for name, marks in TARGETS.items()])
+def target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """Yield the address of an empty database to deliver to, in this process or in units."""
     if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/out.db"
-    return of_postgres(request.getfixturevalue("postgres"))
+        yield f"sqlite:///{tmp_path}/out.db"
+        return
+    with delivering_in_units() if request.param.endswith(" units") else nullcontext():
+        yield of_postgres(request.getfixturevalue("postgres"))
+
+
+@pytest.fixture(params=["process", "units"])
+def place(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Yield where a test delivers."""
+    with delivering_in_units() if request.param == "units" else nullcontext():
+        yield request.param
 
 
 @pytest.fixture
@@ -74,24 +87,33 @@ KINDS: dict[str, Callable[[pytest.FixtureRequest, Path], Kind]] = {
     ),
     "postgresql": lambda request, _: databases(of_postgres(request.getfixturevalue("postgres"))),
     "mariadb": lambda request, _: databases(of_mariadb(request.getfixturevalue("mariadb"))),
+    "postgresql units": lambda request, _: databases(of_postgres(request.getfixturevalue("postgres"))),
+    "mariadb units": lambda request, _: databases(of_mariadb(request.getfixturevalue("mariadb"))),
     "file": lambda _, root: OneFile(root),
     "folder": lambda _, root: Folder(root),
     "objects": lambda request, root: Objects(request.getfixturevalue("s3"), root),
     "kafka": lambda request, root: Topics(request.getfixturevalue("kafka"), uuid.uuid4().hex[:8]),
     "webhook": lambda request, _: Webhooks(request.getfixturevalue("hook")),
     "function": lambda _, root: Function(root),
+    "folder units": lambda _, root: Folder(root),
+    "objects units": lambda request, root: Objects(request.getfixturevalue("s3"), root),
+    "kafka units": lambda request, root: Topics(request.getfixturevalue("kafka"), uuid.uuid4().hex[:8]),
 }
 MARKS = {
     "postgresql": [pytest.mark.postgres],
+    "postgresql units": [pytest.mark.postgres],
     "kafka": [pytest.mark.xdist_group("kafka")],
+    "kafka units": [pytest.mark.xdist_group("kafka")],
     "objects": [pytest.mark.xdist_group("s3")],
+    "objects units": [pytest.mark.xdist_group("s3")],
 }
 
 
 @pytest.fixture(params=[pytest.param(name, marks=MARKS.get(name, ())) for name in KINDS])
 def kind(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Kind]:
     """Yield a kind of sink whose outside is empty; a test that takes it runs for each."""
-    with closing(KINDS[request.param](request, tmp_path)) as found:
+    in_units = delivering_in_units() if request.param.endswith(" units") else nullcontext()
+    with in_units, closing(KINDS[request.param](request, tmp_path)) as found:
         yield found
 
 

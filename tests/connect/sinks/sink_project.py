@@ -6,6 +6,7 @@ from typing import Any
 
 import runnel as rn
 from runnel.run.results.delivery_result import DeliveryResult
+from tests.connect.sinks.unit_deliveries import delivering_in_units, is_delivering_in_units
 from tests.faults.process_helpers import killed, start
 from tests.run.project import Project
 
@@ -31,15 +32,13 @@ class Shop(Project):
 
     def killed(self, fail: str = KILLED) -> None:
         """Run in a process of its own, which is killed at a failpoint."""
-        process = start(run, self.root, fail=fail)
+        process = start(run_in_units if is_delivering_in_units() else run, self.root, fail=fail)
         assert killed(process), f"it never reached {fail} (exit code {process.exitcode})"
 
     def states(self) -> list[dict[str, Any]]:
         """Return what `runnel sinks --json` says."""
-        from runnel.project.execution.deliver_sinks import list_sink_states
-
         with self.open() as lake:
-            return [one.json() for one in list_sink_states(lake)]
+            return [one.json() for one in lake.sinks()]
 
     def deliver(self) -> tuple[DeliveryResult, ...]:
         """Do `runnel sinks deliver`."""
@@ -58,3 +57,9 @@ def run(root: Path) -> None:
     """Run a project as it is, in a process that may be killed."""
     with rn.open(root) as lake:
         lake.run()
+
+
+def run_in_units(root: Path) -> None:
+    """Run a project whose sinks are delivered to in work units, in a process that may be killed."""
+    with delivering_in_units():
+        run(root)

@@ -3,12 +3,16 @@
 import gzip
 import json
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
 import duckdb
 import pytest
 
+from runnel.model.work_place import EXECUTORS, WorkPlace, WorkPlaceRules
 from tests.connect.sinks.sink_project import Shop
+from tests.connect.sinks.unit_deliveries import AttemptRunner, delivering_in_units
+from tests.lake.pickling_runner import PicklingRunner
 from tests.servers.s3 import Store
 
 ROWS = [(1, "2026-01-01", 5.0), (2, "2026-01-02", 6.5)]
@@ -47,6 +51,7 @@ def test_csv_as_it_is_asked_for(shop: Shop) -> None:
     assert (shop.root / "out.csv").read_text() == "1;2026-01-01;5.00\n2;2026-01-02;6.50\n"
 
 
+@pytest.mark.usefixtures("place")
 def test_only_partitions_that_changed_are_replaced(shop: Shop) -> None:
     shop.sinks('rn.sink("ods.orders", rn.files("out/", format="csv", partition=["day"], compress="gz"))')
     shop.run()
@@ -64,6 +69,7 @@ def test_only_partitions_that_changed_are_replaced(shop: Shop) -> None:
     assert (manifest["rows"], list(manifest["files"])) == (2, [f"day=2026-01-0{day}/part-0.csv.gz" for day in (1, 2)])
 
 
+@pytest.mark.usefixtures("place")
 def test_a_kill_between_two_files_is_made_good(shop: Shop) -> None:
     shop.sinks('rn.sink("ods.orders", rn.files("out/", format="parquet", partition="day"))')
     shop.killed("sink.replacing:kill")
@@ -86,6 +92,7 @@ def test_a_file_that_was_removed_comes_back(shop: Shop) -> None:
     assert [sent.rows for sent in shop.deliver()] == [2] and (shop.root / "out.csv").exists()
 
 
+@pytest.mark.usefixtures("place")
 def test_a_partition_that_somebody_removed_and_that_has_no_rows_any_more_is_no_trouble(shop: Shop) -> None:
     shop.sinks('rn.sink("ods.orders", rn.files("out/", format="csv", partition="day"))')
     shop.run()
@@ -95,6 +102,7 @@ def test_a_partition_that_somebody_removed_and_that_has_no_rows_any_more_is_no_t
     assert list(json.loads((shop.root / "out/_manifest.json").read_text())["files"]) == ["day=2026-01-01/part-0.csv"]
 
 
+@pytest.mark.usefixtures("place")
 def test_the_same_in_a_store(shop: Shop, s3: Store) -> None:
     said = "\n".join(f'"{key}" = "{value}"' for key, value in s3.storage.items())
     shop.write("runnel.toml", f'[project]\nname = "shop"\n[lake.storage]\n{said}\n')
@@ -118,6 +126,7 @@ def test_a_folder_that_cannot_be_written_is_told(shop: Shop) -> None:
     assert shop.sent().state == "delivered"
 
 
+@pytest.mark.usefixtures("place")
 def test_a_table_that_was_dropped_takes_its_file_along(shop: Shop) -> None:
     sinks = [f'rn.sink("ref.cities", rn.files({target}))' for target in ('"out.csv"', '"out/", format="csv"')]
     shop.sinks('rn.source("ref.cities", rn.manual())', *sinks)
@@ -133,6 +142,7 @@ def test_a_table_that_was_dropped_takes_its_file_along(shop: Shop) -> None:
     assert json.loads((shop.root / "out/_manifest.json").read_text())["rows"] == 0
 
 
+@pytest.mark.usefixtures("place")
 def test_a_source_whose_first_run_is_reverted_leaves_an_empty_file(shop: Shop) -> None:
     shop.sinks('rn.sink("ods.orders", rn.files("out.csv"))', 'rn.sink("ods.orders", rn.files("out/", format="csv"))')
     ran = shop.run()
@@ -153,3 +163,39 @@ def test_a_store_that_is_away_fails_no_run_and_tells_no_key(shop: Shop) -> None:
     assert ran.state == "succeeded" and sent.error is not None and sent.error.code == "SINK_UNREACHABLE"
     assert "s3://bucket/orders.csv" in sent.error.what and "flows/flow.py:" in str(sent.error)
     assert "hunter22" not in str(sent) + str(shop.states()) + Path(ran.log or "").read_text()
+
+
+PARTITIONS = {"one file": "", "partitions": ', partition="day"'}
+
+
+@pytest.mark.parametrize("options", PARTITIONS.values(), ids=PARTITIONS)
+def test_a_unit_that_runs_twice_leaves_its_rows_once(shop: Shop, options: str) -> None:
+    shop.day("b", (3, "2026-01-03", "8.00"), (4, "2026-01-02", "1.00"))
+    shop.sinks(f'rn.sink("ods.orders", rn.files("out/", format="csv"{options}))')
+    with delivering_in_units(AttemptRunner("twice, the last counts")):
+        sent = shop.sent()
+        assert (sent.rows, sent.place) == (4, WorkPlace(EXECUTORS, "a test"))
+        shop.day("b", (3, "2026-01-03", "8.00"), (4, "2026-01-02", "2.00"))
+        shop.run()
+    found = duckdb.sql(f"select id, day, amount from read_csv('{shop.root}/out/**/*.csv') order by id").fetchall()
+    assert [(number, str(day), float(amount)) for number, day, amount in found] == [
+        *ROWS,
+        (3, "2026-01-03", 8.0),
+        (4, "2026-01-02", 2.0),
+    ]
+    manifest = json.loads((shop.root / "out/_manifest.json").read_text())
+    written = {str(path.relative_to(shop.root / "out")) for path in (shop.root / "out").rglob("*.csv")}
+    assert written == {*manifest["files"]} and not (shop.root / "out/.runnel").exists()
+
+
+def test_a_folder_that_is_not_shared_is_written_by_this_process(shop: Shop) -> None:
+    class ClusterRunner(PicklingRunner):
+        def __call__(self, byte_count: int, local_paths: Iterable[str] = ()) -> PicklingRunner:
+            self.reasons = [WorkPlaceRules("executors", has_cluster=True).choose(byte_count, local_paths).reason]
+            return super().__call__(byte_count, local_paths)
+
+    runner = ClusterRunner()
+    shop.sinks('rn.sink("ods.orders", rn.files("out/", format="csv"))')
+    with delivering_in_units(runner):
+        shop.run()
+    assert runner.reasons == [f"{shop.root}/out is on this machine only: no folder of spark.shared holds it"]

@@ -4,15 +4,20 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 from runnel.client.lake import Lake
 from runnel.errors import RunnelError
 from runnel.lake.history.branches import fork_branch
+from runnel.lake.merge.merge import merge_branch
 from runnel.lake.merge.revert import revert_commit
 from runnel.lake.upkeep.compact.compact import compact
 from runnel.lake.upkeep.erase.erase import erase as erase_rows
+from runnel.lake.work_runner import ChooseRunner, WorkContext, run_in_process
 from runnel.names import TableName
+from runnel.run.run_context import RunContext
 from tests.connect.source_histories import model
-from tests.connect.source_histories.model import Contents, Numbers, State
+from tests.connect.source_histories.model import Contents, State
 from tests.run.project import Project
 
 X = Contents(((1, 1, 10), (2, 1, 20)))
@@ -59,14 +64,15 @@ class Kind:
 class Machine:
     """A project with one source, and the model of it."""
 
-    def __init__(self, root: Path, kind: Kind) -> None:
-        self.project, self.kind = Project(root), kind
+    def __init__(self, root: Path, kind: Kind, choose_runner: ChooseRunner = run_in_process) -> None:
+        """Create the project; `choose_runner` says where its files are read and compacted."""
+        self.project, self.kind, self.choose_runner = Project(root), kind, choose_runner
         self.project.write("flows/flow.py", kind.flow)
         (root / "data").mkdir()
         self.folder: dict[str, Contents] = {}
-        self.numbers = Numbers()
         self.clock = 0
         self.done: list[str] = []  # what took effect
+        self.merged: State | None = None  # what dev had when main got it last
         with self.project.open() as lake:
             first = lake.store.commit("main").id
         self.histories: dict[str, list[tuple[str, State, str]]] = {"main": [(first, State(), "root")]}
@@ -106,11 +112,13 @@ class Machine:
         if branch not in self.histories:
             return
         tip = self.tip(branch)
-        ran = self.project.run(branch=branch) if tip.exists or self.folder else None
-        if ran is None:
+        if not tip.exists and not self.folder:
             return
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(RunContext, "choose_runner_of", lambda _context, _table: self.choose_runner)
+            ran = self.project.run(branch=branch)
         assert ran.state in ("succeeded", "nothing"), ran
-        expected = model.after_run(tip, self.folder, self.numbers, deletes=self.kind.removed == "delete")
+        expected = model.after_run(tip, self.folder, deletes=self.kind.removed == "delete")
         if ran.commit is not None:
             self._record(branch, ran.commit, expected, "run")
         assert ran.commit is not None or expected == tip, "a run did nothing though something changed"
@@ -174,7 +182,10 @@ class Machine:
         """Compact every table of a branch."""
         if branch in self.histories:
             with self.project.open() as lake:
-                compact(lake.store, branch=branch)
+                if any(
+                    result.commit for result in compact(lake.store, branch=branch, work=WorkContext(self.choose_runner))
+                ):
+                    self.done.append(f"compact on {branch}")
             self.compare(branch)
 
     def erase(self, row_id: int) -> None:
@@ -197,6 +208,26 @@ class Machine:
             with self.project.open() as lake:
                 fork_branch(lake.store.db, "dev", lake.store.commit("main"), "ada")
             self.histories["dev"] = list(self.histories["main"])
+            self.merged = self.tip("main")
+
+    def merge(self) -> None:
+        """Merge the branch dev into main."""
+        if "dev" not in self.histories or self.merged is None:
+            return
+        with self.project.open() as lake:
+            try:
+                done = merge_branch(lake.store, "dev", "main")
+            except RunnelError as error:
+                assert error.code in ("MERGE_CONFLICT", "MERGE_NEEDS_RUN"), error
+                self.done.append(f"conflict: {error.what}")
+                return
+        has_moved = any(step.changes_table for step in done.plan.steps if str(step.table) == self.kind.table)
+        expected = model.after_merge(self.merged, self.tip(), self.tip("dev"), with_position=has_moved)
+        assert expected is not None, "a merge succeeded though both branches read a file differently"
+        self.merged = self.tip("dev")
+        if done.commit is not None:
+            self._record("main", done.commit.id, expected, "merge")
+        self.compare()
 
     def compare(self, branch: str = "main") -> None:
         """Compare the lake with the model."""

@@ -1,14 +1,17 @@
 """What the documentation promises of a source of files, in memory: its rows, its quarantine and its position. Pure.
 
 A file keeps its number when it is renamed or changed, and when it vanishes and comes back. The table holds the rows of
-one reading of each number; a revert changes which reading that is, and never what counts as read.
+one reading of each number; a revert changes which reading that is, and never what counts as read. A file that two
+branches read for the first time has the same number on both.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from itertools import count
 
 Row = tuple[int, int, int]
 BadRow = tuple[str, str]  # the file that it was read from, and its text
+Number = tuple[str, int]  # the path that a file was first read from, and how many had been read from it before
 
 
 @dataclass(frozen=True)
@@ -29,7 +32,7 @@ class Contents:
 class Entry:
     """What was last read at a path, and the numbers of the files whose rows go when it changes."""
 
-    numbers: tuple[int, ...]
+    numbers: tuple["Number", ...]
     contents: Contents
     is_removed: bool = False
 
@@ -47,7 +50,7 @@ class State:
     """A version of the table, its quarantine and the position."""
 
     exists: bool = False
-    holdings: dict[int, Holding] = field(default_factory=dict)
+    holdings: dict[Number, Holding] = field(default_factory=dict)
     position: dict[str, Entry] = field(default_factory=dict)
 
     def copy(self) -> "State":
@@ -62,24 +65,18 @@ class State:
         """Return the rows of the quarantine, sorted."""
         return sorted(row for holding in self.holdings.values() for row in holding.bad)
 
-    def holding(self, number: int) -> Holding:
+    def holding(self, number: Number) -> Holding:
         """Return what is there of a file."""
         return self.holdings.get(number, Holding())
 
 
-class Numbers:
-    """Gives out the numbers of files."""
-
-    def __init__(self) -> None:
-        self._last = 0
-
-    def fresh(self) -> int:
-        """Return a number that no file has had."""
-        self._last += 1
-        return self._last
+def fresh_number(path: str, *positions: Mapping[str, Entry]) -> Number:
+    """Return a number that no file of some positions has."""
+    used = {number for position in positions for entry in position.values() for number in entry.numbers}
+    return next((path, place) for place in count() if (path, place) not in used)
 
 
-def after_run(state: State, folder: Mapping[str, Contents], numbers: Numbers, *, deletes: bool) -> State:
+def after_run(state: State, folder: Mapping[str, Contents], *, deletes: bool) -> State:
     """Return the state after a run that finds these files."""
     result = state.copy()
     result.exists = True
@@ -105,7 +102,7 @@ def after_run(state: State, folder: Mapping[str, Contents], numbers: Numbers, *,
             _clear(result, free.pop(path))
     for path in differing:
         if path not in renamed:
-            entry = free.pop(path, None) or _returning(path, folder, known, live, result, numbers)
+            entry = free.pop(path, None) or _returning(path, folder, known, live, result)
             result.position[path] = Entry(entry.numbers, folder[path])
             _clear(result, entry)
             bad = tuple((path, text) for text in folder[path].bad)
@@ -123,18 +120,18 @@ def _returning(
     known: Mapping[str, Entry],
     live: Mapping[str, Entry],
     result: State,
-    numbers: Numbers,
 ) -> Entry:
     """Return the entry of a file that was removed and is there again, also under another name, or a new one."""
     own = known.get(path)
-    if path not in live and own is not None and own.numbers:
+    taken = {number for entry in result.position.values() if not entry.is_removed for number in entry.numbers}
+    if path not in live and own is not None and own.numbers and not taken.intersection(own.numbers):
         return own
     for other, entry in sorted(known.items()):
         is_free = entry.is_removed and other not in folder and bool(result.position[other].numbers)
         if path not in live and is_free and entry.contents == folder[path]:
             result.position[other] = replace(entry, numbers=())
             return entry
-    return Entry((numbers.fresh(),), folder[path])
+    return Entry((fresh_number(path, known, result.position),), folder[path])
 
 
 def _clear(state: State, entry: Entry) -> None:
@@ -158,6 +155,36 @@ def after_revert(tip: State, before: State, undone: State) -> State | None:
                 there = result.position[path]
                 result.position[path] = replace(there, numbers=(*there.numbers, number))
     return result
+
+
+def after_merge(base: State, ours: State, theirs: State, *, with_position: bool) -> State | None:
+    """Return our state after a merge of theirs; None where both sides have other rows of one file than before.
+
+    Where our table has all that theirs has, the position stays as well.
+    """
+    result = ours.copy()
+    result.exists = ours.exists or theirs.exists
+    for number in {*base.holdings, *ours.holdings, *theirs.holdings}:
+        before, our, their = (state.holding(number) for state in (base, ours, theirs))
+        if before not in (our, their) and our != their and not _read_alike(number, base, ours, theirs):
+            return None
+        result.holdings[number] = their if our == before else our
+    for path, entry in theirs.position.items() if with_position else ():
+        if entry != base.position.get(path) and _read_at(ours, path) == _read_at(base, path):
+            result.position[path] = entry
+    return result
+
+
+def _read_alike(number: Number, base: State, ours: State, theirs: State) -> bool:
+    """Tell whether both sides read the same contents of a file, of which an erasure may have taken rows since."""
+    paths = [path for path, entry in ours.position.items() if number in entry.numbers]
+    return any(_read_at(ours, path) == _read_at(theirs, path) != _read_at(base, path) for path in paths)
+
+
+def _read_at(state: State, path: str) -> Contents | None:
+    """Return what was read at a path; None where the table has no rows of it."""
+    entry = state.position.get(path)
+    return None if entry is None or entry.is_removed else entry.contents
 
 
 def after_rewind(tip: State, target: State) -> State:

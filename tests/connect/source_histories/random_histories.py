@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from tests.connect.source_histories.history_machine import CONTENTS, Kind, Step
 
-FILES = "abc"
-AFTERWARDS = {"revert": 5, "rewind": 2, "release": 3, "compact": 1, "erase": 1, "fork": 2, "nothing": 4}
+FILES = "abcdef"
+AFTERWARDS = {"revert": 5, "rewind": 2, "release": 5, "compact": 3, "erase": 2, "fork": 4, "merge": 5, "nothing": 1}
 
 
 @dataclass(frozen=True)
@@ -25,9 +25,10 @@ def history(seed: int, rounds: tuple[int, int]) -> History:
     """Return the history of a seed: rounds of changes of files, a run, and something that people do afterwards."""
     chance = random.Random(seed)
     kind = Kind(chance.choice(["keep", "delete"]), chance.random() < 0.3)
-    steps: list[Step] = [("put", "a", chance.choice(sorted(CONTENTS))), ("run", "main")]
+    steps: list[Step] = [("put", name, chance.choice(sorted(CONTENTS))) for name in FILES[: chance.randint(1, 4)]]
+    steps.append(("run", "main"))
     for _ in range(chance.randint(*rounds)):
-        steps += [_file_step(chance) for _ in range(chance.choice([0, 1, 1, 1, 2, 3]))]
+        steps += [_file_step(chance) for _ in range(chance.choice([0, 1, 1, 2, 3, 5]))]
         steps.append(("run", _branch(chance)))
         for _ in range(chance.choice([1, 1, 2])):
             steps += _afterwards(chance)
@@ -53,7 +54,7 @@ def _afterwards(chance: random.Random) -> list[Step]:
         return [(action, _branch(chance))]
     if action == "erase":
         return [(action, chance.choice([1, 2, 5, 8]))]
-    return [(action,)] if action == "fork" else []
+    return [(action,)] if action in ("fork", "merge") else []
 
 
 def _branch(chance: random.Random) -> str:

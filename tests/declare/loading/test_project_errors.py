@@ -210,7 +210,7 @@ PLAN_CYCLE: a task reads its own table: d.a -> d.a
     ),
     "deadline": (
         '@rn.task("d.a", deadline="8 o clock")\ndef a(orders): ...',
-        "`deadline` can't be '8 o clock'\n  at flows/a.py:3\n  fix: write a time of day, 06:30 or 06:30 Asia/Shanghai",
+        "`deadline` can't be '8 o clock'\n  at flows/a.py:3\n  fix: write a time of day, 06:30, 06:30:15 or",
     ),
     "zone of a deadline": (
         '@rn.task("d.a", deadline="08:00 Asia/Shangai")\ndef a(orders): ...',

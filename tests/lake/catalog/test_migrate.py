@@ -82,6 +82,66 @@ def test_a_lake_of_an_older_runnel_is_upgraded(catalog: str, tmp_path: Path) -> 
     ]
 
 
+def make_old_lake(catalog: str, warehouse: str) -> Database:
+    """Make a lake as an older Runnel left it, at the first revision of the schema."""
+    db = Database(catalog)
+    if db.is_sqlite:
+        Path(str(db.url.database)).parent.mkdir(parents=True, exist_ok=True)
+
+    def create(connection: sa.Connection) -> None:
+        migrate._migrate(connection, "0001")
+        migrate._create_lake(connection, db.now(connection), warehouse, "ada")
+
+    db.write(create)
+    return db
+
+
+def test_a_migration_that_fails_changes_nothing(catalog: str, tmp_path: Path) -> None:
+    """The last revision finds a table in its way: none of those before it stays either."""
+    db = make_old_lake(catalog, f"{tmp_path}/w")
+    db.write(lambda connection: connection.execute(sa.text("create table runnel_tokens (x integer)")))
+    names = db.read(lambda connection: set(sa.inspect(connection).get_table_names()))
+    with pytest.raises(Exception, match="runnel_tokens"):
+        Store.open(catalog, f"{tmp_path}/w")
+    assert db.read(lambda connection: set(sa.inspect(connection).get_table_names())) == names
+    assert db.read(migrate._read_revision) == "0001"
+    db.write(lambda connection: connection.execute(sa.text("drop table runnel_tokens")))
+    assert Store.open(catalog, f"{tmp_path}/w").db.read(migrate._read_revision) == REVISIONS[-1]
+
+
+def test_a_command_that_only_reads_migrates_and_a_backup_leads_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As docs/upkeep.md says it: back up, upgrade, go back with the backup, upgrade again."""
+    import sqlite3
+    import sys
+
+    from runnel.cli.main import main
+
+    path = tmp_path / ".runnel/catalog.db"
+    (tmp_path / "runnel.toml").write_text('[project]\nname = "shop"\n')
+    make_old_lake(f"sqlite:///{path}", f"{tmp_path}/.runnel/warehouse").close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("vacuum into ?", [str(tmp_path / "backup.db")])
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["runnel", "tables"])
+    for _ in range(2):
+        main()
+        assert "no tables yet" in capsys.readouterr().out
+        assert read_revision(path) == REVISIONS[-1]
+        for name in ("catalog.db", "catalog.db-wal", "catalog.db-shm"):
+            (path.parent / name).unlink(missing_ok=True)
+        path.write_bytes((tmp_path / "backup.db").read_bytes())
+        assert read_revision(path) == "0001"
+
+
+def read_revision(path: Path) -> str:
+    import sqlite3
+
+    with sqlite3.connect(path) as connection:
+        return str(connection.execute("select version_num from runnel_schema").fetchone()[0])
+
+
 def test_a_moved_lake_is_noticed(tmp_path: Path) -> None:
     Store.open(f"sqlite:///{tmp_path}/a/catalog.db", f"{tmp_path}/a/w").close()
     (tmp_path / "a").rename(tmp_path / "b")

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from pyiceberg.transforms import IdentityTransform, TruncateTransform
-from pyiceberg.types import LongType, StringType
+from pyiceberg.types import ListType, LongType, StringType, TimestamptzType
 
 from runnel.errors import Mistake
 from runnel.lake.diff import row_delta
@@ -85,6 +85,10 @@ def test_counts_are_exact(store: Store, act: Act, expected: tuple[int, int] | No
 
 SHAPES: dict[str, tuple[Callable[[Any], None], list[str]]] = {
     "added": (columns(lambda u: u.add_column("note", StringType())), ["added column note string"]),
+    "added, of several types": (
+        columns(lambda u: u.add_column("seen", TimestamptzType()).add_column("tags", ListType(9, StringType()))),
+        ["added column seen timestamp", "added column tags array<string>"],
+    ),
     "dropped": (columns(lambda u: u.delete_column("amount")), ["dropped column amount int"]),
     "renamed": (columns(lambda u: u.rename_column("amount", "price")), ["renamed column amount to price"]),
     "widened": (columns(lambda u: u.update_column("amount", LongType())), ["type of amount: int -> long"]),

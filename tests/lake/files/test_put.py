@@ -7,22 +7,28 @@ from pathlib import Path
 import pytest
 
 from runnel.errors import Mistake
+from runnel.lake.catalog import schema
 from runnel.lake.files import disk_reader, file_table
-from runnel.lake.files.blobs import BlobUploads
+from runnel.lake.files.blobs import BlobUploads, make_garbage_test
 from runnel.lake.files.disk_paths import DiskFile
 from runnel.lake.files.disk_reader import DiskReader
 from runnel.lake.files.file_commit import find_matching_files
 from runnel.lake.files.file_rows import find_changed_paths
+from runnel.lake.files.get import get_files
 from runnel.lake.files.ls import FileRow, list_files
 from runnel.lake.files.put import put_files
 from runnel.lake.files.remove import remove_files
 from runnel.lake.history import branches
 from runnel.lake.iceberg import table_metadata
 from runnel.lake.iceberg.manifests import read_entries
+from runnel.lake.scan import scan_units
 from runnel.lake.store import Store
+from runnel.lake.work_runner import IN_PROCESS, WorkContext
+from runnel.model.work_place import EXECUTORS, PROCESS
 from runnel.names import TableName
 from tests.lake.factories import create, rows
 from tests.lake.files.factories import DOCS, LARGE, blobs_on_disk, contents, paths, put_tree, tree
+from tests.lake.pickling_runner import PicklingRunner
 
 SOME: dict[str, bytes | str] = {"a.txt": "a", "empty": "", "sub/large.bin": LARGE, "ünï/ö.txt": "ö"}
 
@@ -52,6 +58,45 @@ def test_large_contents_become_one_blob(store: Store, tmp_path: Path):
     branches.fork_branch(store.db, "dev", store.commit(), store.author)
     put_tree(store, tmp_path / "in", {"c": LARGE}, branch="dev")
     assert [blob.read_bytes() for blob in blobs_on_disk(store)] == [LARGE]
+
+
+@pytest.mark.cluster
+def test_units_put_what_one_process_puts(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scan_units, "LEAST_UNIT_BYTES", 3 * (64 << 10))
+    folder = tree(tmp_path / "in", {**SOME, "twice": LARGE, **{f"many/{number}": str(number) for number in range(20)}})
+    runner, other = PicklingRunner(parallel_units=16), TableName("ods", "other")
+
+    def put_both() -> list[tuple[int, int, int, int]]:
+        results = [
+            put_files(store, table, [folder], work=work)
+            for table, work in ((DOCS, IN_PROCESS), (other, WorkContext(runner)))
+        ]
+        assert [result.place.name for result in results if result.place] == [PROCESS, EXECUTORS]
+        return [(result.added, result.replaced, result.unchanged, result.bytes) for result in results]
+
+    first, in_units = put_both()
+    assert first == in_units
+    assert first[:3] == (25, 0, 0)
+    assert len(runner.units) > 5
+    assert [blob.read_bytes() for blob in blobs_on_disk(store)] == [LARGE]
+    tree(folder, {"a.txt": "changed", "many/21": "new", "sub/large.bin": LARGE + b"r"})
+    second, in_units = put_both()
+    assert second == in_units
+    assert second[:3] == (1, 2, 23)
+    listings = [[(row.path, row.size, row.sha256) for row in list_files(store, table)] for table in (DOCS, other)]
+    assert listings[0] == listings[1]
+    get_files(store, other, None, tmp_path / "out")
+    assert (tmp_path / "out/sub/large.bin").read_bytes() == LARGE + b"r"
+    assert put_files(store, other, [folder], work=WorkContext(runner)).commit is None
+
+
+def test_units_use_no_blob_that_is_listed_as_garbage(store: Store, tmp_path: Path) -> None:
+    put_tree(store, tmp_path / "in", {"a": LARGE})
+    [blob] = blobs_on_disk(store)
+    row = {"path": str(blob), "bytes": len(LARGE), "found_at": "2026-01-01"}
+    store.db.write(lambda connection: connection.execute(schema.garbage.insert().values(**row)))
+    put_files(store, TableName("ods", "other"), [tmp_path / "in"], work=WorkContext(PicklingRunner()))
+    assert len(blobs_on_disk(store)) == 2
 
 
 def test_only_what_changed_is_written(store: Store, tmp_path: Path):
@@ -165,7 +210,9 @@ def test_a_file_that_changes_between_its_checksum_and_its_blob_is_refused(store:
             return super().ensure_blob(sha256, size, read)
 
     with pytest.raises(Mistake, match="changed while it was read"):
-        list(DiskReader(Meanwhile(store), 10, {}).read([DiskFile("a", str(file), len(LARGE))]))
+        list(
+            DiskReader(Meanwhile(store, make_garbage_test(store)), 10, {}).read([DiskFile("a", str(file), len(LARGE))])
+        )
     assert blobs_on_disk(store) == []
 
 
@@ -173,10 +220,14 @@ def test_a_file_that_became_a_link_or_vanished_is_refused(store: Store, tmp_path
     (tmp_path / "link").symlink_to("/etc/passwd")
     for name in ("link", "gone"):
         with pytest.raises(Mistake, match="can't be read"):
-            list(DiskReader(BlobUploads(store), 10, {}).read([DiskFile("a", str(tmp_path / name), 1)]))
+            list(
+                DiskReader(BlobUploads(store, make_garbage_test(store)), 10, {}).read(
+                    [DiskFile("a", str(tmp_path / name), 1)]
+                )
+            )
 
 
 def test_progress_is_told(store: Store, tmp_path: Path):
     told: list[tuple[str, int, int | None]] = []
-    put_tree(store, tmp_path / "in", SOME, report_progress=lambda *now: told.append(now))
+    put_tree(store, tmp_path / "in", SOME, work=WorkContext(report_progress=lambda *now: told.append(now)))
     assert told[-1] == ("put", 4, 4)

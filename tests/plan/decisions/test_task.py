@@ -118,6 +118,12 @@ MOVES = {
         "full",
         "ods.orders gained the column `note` and gained 1,204 rows in 2 files",
     ),
+    "rowwise: another table of that name": (
+        ROWS,
+        {"columns_changed": True, "is_recreated": True},
+        "full",
+        "ods.orders was created again",
+    ),
     "rowwise: columns changed": (ROWS, {"columns_changed": True}, "full", "ods.orders changed its columns"),
     "rowwise: more than there is": (
         ROWS,

@@ -478,6 +478,7 @@ def test_sources_are_known_by_how_their_files_are_read():
         return fingerprint_source(Source(TableName("ods", "a"), origin, SourceLocation("a.py", 1)))
 
     assert source() == source(glob="other/*.csv") == source(removed="delete")
+    assert source() == source(options=(("header", "true"), ("multiline", "false")))  # rows don't depend on it
     different = {source(), source(format="jsonl"), source(schema=parse_columns("id int")), source(options=())}
     different.add(fingerprint_source(Source(TableName("ods", "a"), Manual(), SourceLocation("a.py", 1))))
     assert len(different) == 5

@@ -1,6 +1,7 @@
 """Checks of rows and of tables: what they find, what they stop, and what they set aside."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -86,6 +87,22 @@ def test_every_failing_check_is_told_and_the_table_stays(context: TaskContext) -
     ]
     assert caught.value.exit_code == 1
     assert slots.read_location(context.store.db, context.slot, TABLE) == before.head.location
+
+
+def test_rows_that_are_too_old_lead_to_the_sources() -> None:
+    check = whole("fresh", "ts", within_seconds=9)
+    inputs = tuple((name, TableName("ods", name)) for name in ("orders", "clicks"))
+    with pytest.raises(RunnelError) as caught:
+        judge_findings(
+            replace(task_with(check), inputs=inputs), [CheckFinding(check, 1, "the newest is 2026-01-02 00:00:00")]
+        )
+    assert str(caught.value).splitlines() == [
+        "CHECK_FAILED: task `dws.made`: 1 check failed",
+        "    fresh(ts, within_seconds=9): the newest is 2026-01-02 00:00:00 (flows/made.py:11)",
+        "  at flows/made.py:11",
+        "  fix: `runnel plan -s +ods.orders -s +ods.clicks` shows whether its sources have delivered anything new; "
+        'on_fail="warn" only warns',
+    ]
 
 
 def test_a_warning_goes_on() -> None:

@@ -34,6 +34,7 @@ def chosen(seed: int) -> History:
     return history(seed, tasks=(5, 12), steps=(1, 3)) if LONG else history(seed)
 
 
+@pytest.mark.cluster
 @pytest.mark.timeout(86400 if MANY else 900)
 def test_what_is_computed_from_changes_equals_the_whole(spark: "SparkSession") -> None:
     done: Counter[str] = Counter()

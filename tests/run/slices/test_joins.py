@@ -8,6 +8,8 @@ import pytest
 from tests.run.project import Project
 from tests.run.run_inspection import counted, numbers, oracle, step_of
 
+pytestmark = pytest.mark.cluster
+
 FLOW = """
 from pyspark.sql import Window
 

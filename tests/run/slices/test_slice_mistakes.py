@@ -1,7 +1,8 @@
-"""Mistakes about `by=` are reported when a task is first computed, not when it is computed again."""
+"""Mistakes about `by=` are reported by a plan or, if only Spark sees them, when a task is first computed."""
 
 import pytest
 
+from runnel.errors import Mistake
 from tests.run.project import Project, did
 
 REFUSALS = {
@@ -16,9 +17,9 @@ REFUSALS = {
         "RUN_NOT_BY: task `dws.t` is computed by `dya`, but it returns no column `dya`; close: `day`",
     ),
     "syntax": (
-        'by="d", by_input={"orders": "to_date(day"}',
+        'by="d", by_input={"orders": "day +"}',
         'orders.select(F.col("day").alias("d"))',
-        "RUN_BY_INPUT: task `dws.t` has by_input= 'to_date(day', but Syntax error at or near end of input",
+        "RUN_BY_INPUT: task `dws.t` has by_input= 'day +', but Syntax error at or near end of input",
     ),
     "an unknown column": (
         'by="d", by_input={"orders": "to_date(dya)"}',
@@ -29,11 +30,6 @@ REFUSALS = {
         'by="d", by_input={"orders": "to_dat(day)"}',
         'orders.select(F.col("day").alias("d"))',
         "RUN_BY_INPUT: task `dws.t` has by_input= 'to_dat(day)', but Spark has no function `to_dat`; close: `to_date`",
-    ),
-    "an aggregate": (
-        'by="d", by_input={"orders": "max(id)"}',
-        'orders.select(F.col("id").alias("d"))',
-        "RUN_NOT_BY: task `dws.t` is computed by `d`, but 'max(id)' in by_input= looks at other rows",
     ),
 }
 
@@ -50,6 +46,57 @@ def test_refused_at_the_first_run(project: Project, options: str, body: str, mes
     assert str(error).startswith(message)
 
 
+VALIDATED = {
+    "a bracket": ("to_date(day", "which has a `(` that is not closed"),
+    "a quote": ("date_trunc('day, ts)", "which has a quote ' that is not closed"),
+    "a closing bracket": ("to_date(day))", "which has a `)` too many"),
+    "an aggregate": ("max(id)", "which looks at other rows: `max`"),
+    "a window function": ("row_number() over (order by id)", "which looks at other rows: `over`"),
+    "several rows from one": ("explode(array(id))", "which puts a row into several slices: `explode`"),
+}
+
+
+@pytest.mark.parametrize(("expression", "problem"), VALIDATED.values(), ids=VALIDATED)
+def test_refused_before_the_first_run(project: Project, expression: str, problem: str) -> None:
+    project.flow(f"""
+    @rn.task("dws.t", by="d", by_input={{"orders": {expression!r}}})
+    def t(orders):
+        return orders.select(F.col("day").alias("d"))
+    """)
+    with pytest.raises(Mistake) as refusal:
+        project.plan()
+    assert refusal.value.code == "DECLARE_OPTION"
+    quoted = repr(expression) if "'" not in expression else f'"{expression}"'
+    assert refusal.value.what == f"task `dws.t`: `by_input` gives {quoted} for orders, {problem}"
+    assert refusal.value.fix == "name the slice of a row by an expression of its own columns"
+
+
+SQL_TASK = """/* runnel
+by = {by!r}
+by_input = {{ orders = {by_input!r} }}
+*/
+
+select {columns} from ods.orders
+"""
+SQL_REFUSALS = {
+    "syntax": ("d", "day +", "day as d", "RUN_BY_INPUT", 3),
+    "no column": ("d", "dya", "day as d", "RUN_BY_INPUT", 3),
+    "a column that the task does not make": ("dya", "day", "day as d", "RUN_NOT_BY", 2),
+    "another column of that name": ("day", "day", "date_add(day, 1) as day", "RUN_NOT_BY", 6),
+}
+
+
+@pytest.mark.parametrize(("by", "by_input", "columns", "code", "line"), SQL_REFUSALS.values(), ids=SQL_REFUSALS)
+def test_sql_tasks_are_blamed_at_the_line_of_the_option(
+    project: Project, by: str, by_input: str, columns: str, code: str, line: int
+) -> None:
+    project.flow("")
+    project.write("flows/dws/t.sql", SQL_TASK.format(by=by, by_input=by_input, columns=columns))
+    project.orders("a", (1, "2026-01-01", 5))
+    (error,) = project.run().errors
+    assert (error.code, error.at) == (code, f"flows/dws/t.sql:{line}"), str(error)
+
+
 def test_no_input_has_the_column(project: Project) -> None:
     project.flow("""
     @rn.task("dws.t", by="d")
@@ -62,6 +109,25 @@ def test_no_input_has_the_column(project: Project) -> None:
         "is computed in full whenever an input changes, because none of its inputs has `d`; "
         "say in by_input= what it is made from"
     ]
+
+
+def test_windows_of_time(project: Project) -> None:
+    project.flow(
+        """
+    rn.source("ods.visits", rn.files("data/visits/*.csv", schema="id long, seen_at timestamp"))
+
+    @rn.task("dws.t", by="hour", by_input={"visits": "window(seen_at, '1 hour').start"})
+    def t(visits):
+        return visits.groupBy(F.window("seen_at", "1 hour").start.alias("hour")).count()
+    """,
+        orders=None,
+    )
+    rows = "".join(f"{hour},2026-01-01T{hour:02}:30:00\n" for hour in range(5))
+    project.write("data/visits/a.csv", "id,seen_at\n" + rows)
+    assert project.run().state == "succeeded"
+    project.write("data/visits/b.csv", "id,seen_at\n9,2026-01-01T04:59:00\n")
+    assert did(project.run()) == {"ods.visits": "ingest", "dws.t": "slices"}
+    assert [count for _, count in project.rows("dws.t")] == [1, 1, 1, 1, 2]
 
 
 def test_the_last_day_of_all(project: Project) -> None:

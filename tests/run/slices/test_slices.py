@@ -8,6 +8,8 @@ import pytest
 from runnel.errors import RunnelError
 from tests.run.project import Project, did, reasons
 
+pytestmark = pytest.mark.cluster
+
 JAN = [dt.date(2026, 1, day) for day in range(1, 32)]
 D1, D2, D3 = JAN[:3]
 

@@ -13,6 +13,8 @@ from runnel.run.slices import partition_layout
 from tests.run.project import Project, did, reasons
 from tests.run.run_inspection import counted, numbers, oracle, step_of
 
+pytestmark = pytest.mark.cluster
+
 JAN = [dt.date(2026, 1, day) for day in range(1, 32)]
 DAYS = """
 @rn.task("dws.day", by="day"OPTIONS)

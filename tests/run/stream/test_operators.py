@@ -12,6 +12,8 @@ from tests.servers.kafka import Server
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.cluster
+
 
 @pytest.fixture(scope="module")
 def streamed(tmp_path_factory: pytest.TempPathFactory, spark: "SparkSession", kafka: Server) -> Events:

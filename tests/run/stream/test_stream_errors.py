@@ -22,7 +22,9 @@ CASES = {
         "return clicks.groupBy('page').count()",
         "STREAM_UNSUPPORTED",
         "task `dwd.x` groups the rows of a stream, but without a watermark no group is ever complete\n"
-        '  at flows/flow.py:6\n  fix: write output="update" with key= naming the columns that it groups by',
+        '  at flows/flow.py:6\n  fix: write output="update" with key= naming the columns that it groups by: '
+        'each batch then updates its groups; or write watermark=("ts", "10 minutes") and group by window(ts, ...): '
+        "each group is then appended once",
     ),
     "counts distinct values": (
         ', output="update", key="page"',
@@ -34,7 +36,10 @@ CASES = {
         "",
         "return clicks.selectExpr('*', 'row_number() over (partition by page order by ts) as n')",
         "STREAM_UNSUPPORTED",
-        "uses a window function over the rows of a stream, such as row_number()",
+        "uses a window function over the rows of a stream, such as row_number()\n"
+        "  at flows/flow.py:6\n"
+        '  fix: write groupBy(...) with max_by or min_by and output="update" for the latest row of each key; '
+        "otherwise do that in a second task, which reads the table of this one without stream=",
     ),
     "joins two streams with update": (
         ', output="update", key="id"',

@@ -25,6 +25,11 @@ ANSWERS = {
         "select id > 1 as late, sum(amount) as total from ods.orders group by cube(id > 1)",
         [(False, 5), (None, 11), (True, 6)],
     ),
+    "a column and a comparison in a cube": (
+        "select amount as paid, id > 1 as late, count(*) as n from ods.orders group by cube(amount, id > 1) "
+        "having grouping_id() < 2",
+        [(5, False, 1), (5, None, 1), (6, None, 1), (6, True, 1)],
+    ),
 }
 REFUSALS = {
     "a misspelled first word": (
@@ -70,5 +75,11 @@ def test_a_clock_is_warned_of_with_the_way_out(shop: Project) -> None:
     warnings = [warning for step in shop.run().steps for warning in step.warnings]
     assert warnings == [
         "uses `current_date`, which may differ each time it is computed; "
-        "pass the value in as a parameter, or write volatile=True: then the task is never skipped"
+        'pass the value in (`params = { today = "2026-01-31" }` in its options, `:today` in the SQL, '
+        "`runnel run --set today=...`), or write volatile = true: then the task is never skipped"
     ]
+    shop.write(
+        "flows/dws/t.sql",
+        '/* runnel\nparams = { today = "2026-01-31" }\n*/\nselect id, :today as today from ods.orders',
+    )
+    assert [warning for step in shop.run().steps for warning in step.warnings] == []

@@ -15,6 +15,7 @@ from runnel.lake.control.declarations import AlertDeclaration, ProjectDeclaratio
 from runnel.lake.control.queue_entry import QueueRequest
 from runnel.lake.store import Store
 from runnel.model.run_request import RunRequest
+from runnel.project.inspection.backlog import list_backlogs
 from runnel.service.alarms.monitor import AlarmMonitor
 
 TABLES = {
@@ -32,7 +33,7 @@ class Site:
     def __init__(self, store: Store, at: str = "2026-01-02T01:00") -> None:
         self.store = store
         self.at = datetime.fromisoformat(at).replace(tzinfo=UTC)
-        self.watchman = AlarmMonitor(store.db, self.now)
+        self.watchman = AlarmMonitor(store.db, self.now, list_backlogs=lambda: list_backlogs(store))
         self.declare()
         schedules.declare(store.db, [NIGHTLY])
         self.queued()

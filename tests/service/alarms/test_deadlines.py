@@ -5,6 +5,8 @@ from datetime import UTC, datetime
 import pytest
 
 from runnel.declare.options.deadline import parse_deadline
+from runnel.errors import Mistake
+from runnel.lake.control.declarations import ProjectDeclarations, TableDeclaration
 from runnel.service.alarms.deadlines import (
     DeadlineTerm,
     TimedSchedule,
@@ -13,6 +15,7 @@ from runnel.service.alarms.deadlines import (
     forecast_ready_at,
     judge_deadline,
 )
+from runnel.service.alarms.lateness_alarms import find_lateness_alarms
 
 NIGHTLY = TimedSchedule("nightly", cron="0 2 * * *", run_seconds=1200.0)
 EVENING = TimedSchedule("evening", cron="0 22 * * *", run_seconds=600.0)
@@ -138,3 +141,47 @@ def test_where_the_clock_is_put_forward_the_day_is_shorter() -> None:
 def test_the_first_schedule_that_ends_counts() -> None:
     assert forecast_ready_at([NIGHTLY, OFTEN], at("02T01:05")) == at("02T01:11")
     assert forecast_ready_at([], at("02T01:05")) is None
+
+
+SECONDS = {
+    "a time of day": (
+        "08:00:30 Asia/Shanghai",
+        "01T00:00:29",
+        "`dws.day` will be late: forecast ready at 08:20, and its deadline is 08:00:30 Asia/Shanghai",
+    ),
+    "passed by a second": (
+        "08:00:30 Asia/Shanghai",
+        "01T00:00:31",
+        "`dws.day` is late: it was due by 08:00:30 Asia/Shanghai, and is forecast for 08:20",
+    ),
+    "a duration": (
+        "90 seconds",
+        "01T00:00:10",
+        "`dws.day` will be late: forecast ready at 00:20, and its deadline is 00:01:30 UTC",
+    ),
+    "a minute that is missed by seconds": (
+        "00:19 UTC",
+        "01T00:00:10",
+        "`dws.day` will be late: forecast ready at 00:20, and its deadline is 00:19 UTC",
+    ),
+}
+
+
+@pytest.mark.parametrize(("deadline", "now", "what"), SECONDS.values(), ids=SECONDS)
+def test_deadlines_with_seconds(deadline: str, now: str, what: str) -> None:
+    schedule = TimedSchedule("often", cron="0 0 * * *", run_seconds=1170.0, started_at=at("01T00:00:00"))
+    declared = ProjectDeclarations(
+        {"dws.day": TableDeclaration("dws.day", (), ("often",), deadline, since="2025-12-01T00:00:00.000000Z")}
+    )
+    published_at = {"dws.day": "2025-12-31T02:00:00.000000Z"}
+    (alarm,) = find_lateness_alarms(declared, {"often": schedule}, published_at, at(now))
+    assert alarm.what == what
+
+
+def test_what_is_no_deadline() -> None:
+    for text in ("08:00:60", "08:00:5", "08:00:30:10", "25:00:00"):
+        with pytest.raises(Mistake) as error:
+            parse_deadline(text)
+        assert error.value.fix == (
+            "write a time of day, 06:30, 06:30:15 or 06:30 Asia/Shanghai, or a duration, 2 hours or 90 seconds"
+        )

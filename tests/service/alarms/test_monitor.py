@@ -8,15 +8,17 @@ from runnel.lake.catalog import schema
 from runnel.lake.catalog.database import format_time
 from runnel.lake.control import alarms, declarations, queue_entry, run_claims, run_queue, schedules, workers
 from runnel.lake.control.alarms import Alarm
-from runnel.lake.control.declarations import ProjectDeclarations, TableDeclaration
+from runnel.lake.control.declarations import ProjectDeclarations, SourceDeclaration, TableDeclaration
 from runnel.lake.flow_state import sink_positions, streams
+from runnel.lake.flow_state.inbox_writer import PushRequest, write_events
+from runnel.lake.flow_state.stream_metrics import SourceLook, record_look
 from runnel.lake.store import Store
 from runnel.model.run_request import RunRequest
 from runnel.names import TableName
 from runnel.service.alarms.message import AlarmMessage
 from runnel.service.alarms.monitor import AlarmMonitor
 from tests.lake.factories import create, rows
-from tests.service.alarms.monitored_lake import NIGHTLY, Site, keys, steps
+from tests.service.alarms.monitored_lake import NIGHTLY, SINKS, TABLES, Site, keys, steps
 
 
 @pytest.fixture
@@ -165,6 +167,16 @@ def test_a_stream_that_fails_for_a_minute(site: Site) -> None:
     assert site.look() == []
 
 
+def test_a_source_that_waits_is_called_a_source(site: Site) -> None:
+    sources = {"ods.orders": SourceDeclaration("ods.orders", "files")}
+    declarations.write_declarations(site.store.db, ProjectDeclarations(TABLES, sources=sources))
+    streams.record_state(site.store.db, "main", TableName("ods", "orders"), "waiting", "the folder can't be read")
+    site.look()
+    site.pass_(minutes=1)
+    (alarm,) = site.look()
+    assert (alarm.key, alarm.what) == ("stream/ods.orders", "the source `ods.orders` waits: the folder can't be read")
+
+
 def test_a_sink_that_fails_for_a_minute(site: Site) -> None:
     with sink_positions.lease_sink(site.store.db, "dws.month:files-1") as hold:
         assert hold is not None
@@ -207,6 +219,41 @@ def test_nobody_works(site: Site) -> None:
     assert site.look() == []
 
 
+def test_events_and_rows_that_nobody_reads_are_an_alarm_within_a_minute(both: Store) -> None:
+    site = Site(both)
+    sources = {
+        "ods.orders": SourceDeclaration("ods.orders", "push", "ods.orders"),
+        "dws.day": SourceDeclaration("dws.day", "kafka"),
+    }
+    declarations.write_declarations(site.store.db, ProjectDeclarations(TABLES, SINKS, sources=sources))
+    workers.record_state(site.store.db, "w1", workers.WORKER, "ready", {})
+    write_events(site.store.db, [PushRequest("ods.orders", ['{"id": 1}', '{"id": 2}'])])
+    site.write(schema.inbox.update().values(received_at="2026-01-02T00:59:00.000000Z"))
+    seen = SourceLook("2026-01-02T00:59:30.000000Z", "2026-01-02T00:58:00.000000Z", rows=1)
+    streams.record_state(site.store.db, "main", TableName("dws", "day"), "running", None)
+    record_look(site.store.db, "main", TableName("dws", "day"), seen)
+    site.look()
+    site.pass_(minutes=2)
+    assert site.look() == [], "a worker is running"
+    workers.remove(site.store.db, "w1")
+    site.look()
+    site.pass_(seconds=30)
+    (alarm,) = site.look()
+    assert (alarm.key, alarm.kind, alarm.since) == ("worker/backlog", "worker", "2026-01-02T00:58:00.000000Z")
+    assert alarm.what == (
+        "no worker is running, and 1 row, seen at 2026-01-02 00:59:30 UTC, waits for the source `dws.day`; "
+        "2 rows wait for the source `ods.orders`"
+    )
+    assert alarm.fix == (
+        "`runnel up` or `runnel worker` starts one, which reads them; `runnel status` shows how many there are"
+    )
+    assert (alarm.tables, alarm.blocks) == (("dws.day", "ods.orders"), ("dws.month", "sink dws.month:files-1"))
+    workers.record_state(site.store.db, "w2", workers.WORKER, "ready", {})
+    site.look()
+    site.pass_(minutes=1)
+    assert site.look() == []
+
+
 def test_a_run_that_waits_for_its_next_try_is_no_alarm(site: Site) -> None:
     entry = site.wait()
     later = schema.queue.update().values(not_before="2999-01-01T00:00:00.000000Z")
@@ -235,6 +282,52 @@ def test_a_warning_then_late_then_over(both: Store) -> None:
     assert alarm.what.startswith("`dws.day` is late: it was due by 08:00 UTC")
     site.ran(seconds=60)
     assert site.look() == []
+
+
+def test_what_to_do_about_a_late_table(site: Site) -> None:
+    site.declare(day="08:00")
+    site.pass_(hours=8)
+    (alarm,) = site.look()
+    compute = "`runnel run -s +dws.day` computes it now, with what it reads"
+    assert alarm.fix == f"`runnel runs` shows what ran; {compute}"
+    schedules.pause(site.store.db, "nightly", "ada")
+    (alarm,) = site.look()
+    assert alarm.fix == f"schedule `nightly` is paused: `runnel schedules resume nightly` resumes it; {compute}"
+    failed = site.ran(state="failed")
+    alarm = site.look()[0]
+    assert alarm.fix == (
+        f"run {failed} of schedule `nightly` failed: `runnel runs {failed}` shows why; `runnel retry {failed}` "
+        "runs it again"
+    )
+    run = site.wait("schedule/nightly")
+    alarm = site.look()[0]
+    assert alarm.fix == (
+        f"run {run} of schedule `nightly` waits in the queue: `runnel status` shows the workers, `runnel runs {run}` "
+        "its attempts"
+    )
+    held = run_claims.claim(site.store.db, "w1")
+    assert held is not None
+    alarm = site.look()[0]
+    shows = f"`runnel runs {run}` shows its attempts, `runnel cancel {run}` stops it"
+    assert alarm.fix == f"run {run} of schedule `nightly` is running: {shows}"
+    run_claims.finish(site.store.db, held.claim, "failed", {}, retry=True)
+    site.write(schema.queue.update().values(not_before=""))
+    assert run_claims.claim(site.store.db, "w2") is not None
+    alarm = site.look()[0]
+    assert alarm.fix == f"run {run} of schedule `nightly` is running, attempt 2: {shows}"
+    assert alarm.key == "late/dws.day"
+
+
+def test_a_failed_check_names_its_table_once(site: Site) -> None:
+    outcome = steps(**{"dws.day": "failed"})
+    outcome["steps"][0]["error"]["what"] = "task `dws.day`: 1 check failed\n    revenue >= 0: 1 row failed"
+    site.ran(state="failed", outcome=outcome)
+    assert site.look()[0].what == "schedule `nightly` failed: `dws.day`: 1 check failed\n    revenue >= 0: 1 row failed"
+
+
+def test_a_run_that_failed_before_its_first_step_has_no_log_to_show(site: Site) -> None:
+    run = site.ran(state="failed", outcome={"error": {"what": "`a.b` reads `c.d`", "fix": "select it"}})
+    assert site.look()[0].fix == f"select it; `runnel runs {run}` shows more; `runnel retry {run}` runs it again"
 
 
 def test_a_run_outside_of_the_queue_makes_it_ready(site: Site) -> None:

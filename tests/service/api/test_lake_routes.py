@@ -31,7 +31,11 @@ SAME: dict[str, tuple[str, Callable[[Any], Any], tuple[str, ...]]] = {
     "why": ("/tables/ods.orders/why", lambda found: found, ("why", "ods.orders")),
     "log": ("/commits", lambda found: found["items"], ("log",)),
     "log of a table": ("/commits?table=raw.docs", lambda found: found["items"], ("log", "raw.docs")),
-    "a commit": ("/commits/main", lambda found: found, ("show", "main")),
+    "why of rows": (
+        "/tables/ods.orders/why?row=id%20%3E%200",
+        lambda found: found,
+        ("why", "ods.orders", "--row", "id > 0"),
+    ),
     "branches": ("/branches", lambda found: found["items"], ("branch",)),
     "tags": ("/tags", lambda found: found["items"], ("tag",)),
     "diff": ("/diff?a=main&b=dev", lambda found: found, ("diff", "main", "dev")),
@@ -44,6 +48,12 @@ def test_the_same_as_the_command_line(
     seen: Api, cli: Callable[..., Any], path: str, part: Callable[[Any], Any], words: tuple[str, ...]
 ) -> None:
     assert part(seen.get(path)) == cli(*words)
+
+
+@pytest.mark.parametrize("ref", ["main", "v1"])
+def test_a_commit_and_its_files_are_what_show_prints(seen: Api, cli: Callable[..., Any], ref: str) -> None:
+    commit, files = seen.get(f"/commits/{ref}"), seen.get(f"/commits/{ref}/files")
+    assert {**commit, "files": files["items"]} == cli("show", ref)
 
 
 def test_rows_page_by_page(seen: Api) -> None:

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 import sqlite3
 import threading
 from collections.abc import Iterator
@@ -104,6 +105,18 @@ def test_one_several_and_a_line_each(pushing: Pushing) -> None:
         '{"id": 5}',
         '{"id": 6}',
     ]
+
+
+def test_unread_events_are_shown_while_no_worker_is_running(quick: Pushing) -> None:
+    """Before a worker has read any of them, over REST and for Prometheus."""
+    quick.taken([{"id": 1}, {"id": 2}, {"id": 3}])
+    (stream,) = quick.api.get("/streams")["streams"]
+    assert (stream["table"], stream["kind"], stream["behind_rows"]) == ("ods.events", "source", 3)
+    assert 0 <= stream["behind_seconds"] < 60 and stream["looked_at"] is None
+    authorization = {"Authorization": f"Bearer {quick.api.secret}"}
+    metrics = requests.get(f"{quick.api.url}/metrics", headers=authorization).text
+    assert re.search(r'^runnel_stream_behind_rows\{[^}]*table="ods\.events"[^}]*\} 3\.0$', metrics, re.MULTILINE)
+    assert re.search(r'^runnel_stream_behind_seconds\{[^}]*table="ods\.events"[^}]*\} \d', metrics, re.MULTILINE)
 
 
 def test_large_batches(quick: Pushing) -> None:

@@ -1,6 +1,7 @@
 """Tokens over REST and on the command line: made once, listed without their text, revoked, and kept to their limits."""
 
 import json
+import re
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -12,9 +13,10 @@ import runnel as rn
 from runnel.cli.main import main
 from runnel.errors import Mistake
 from runnel.lake.catalog import schema
-from runnel.lake.control import tokens
+from runnel.lake.control import declarations, tokens
+from runnel.lake.control.declarations import ProjectDeclarations, SourceDeclaration
 from runnel.lake.store import Store
-from tests.service.api.api_server import Api
+from tests.service.api.api_server import API, Api
 
 
 @pytest.fixture
@@ -96,6 +98,8 @@ OF_TABLES = {
     "below a WITH": ("POST", "/query", "with x as (select * from raw.docs) select count(*) as n from x", 403),
     "by a name that a WITH hides": ("POST", "/query", "with docs as (select 1 as a) select * from raw.docs", 403),
     "why, which tells of inputs": ("GET", "/tables/ods.orders/why", None, 403),
+    "why of a row": ("GET", "/tables/ods.orders/why?row=id%20%3D%201", None, 403),
+    "the files of a commit": ("GET", "/commits/main/files", None, 403),
     "the history": ("GET", "/commits", None, 403),
     "a commit": ("GET", "/commits/main", None, 403),
     "a difference": ("GET", "/diff?a=main&b=dev", None, 403),
@@ -104,6 +108,14 @@ OF_TABLES = {
     "events": ("GET", "/events", None, 403),
     "status": ("GET", "/status", None, 403),
     "alarms": ("GET", "/alarms", None, 403),
+    "to acknowledge an alarm": ("POST", "/alarms/x/ack", None, 403),
+    "mutes": ("GET", "/alarms/mutes", None, 403),
+    "lineage, which tells of others": ("GET", "/tables/ods.orders/lineage", None, 403),
+    "sinks": ("GET", "/sinks", None, 403),
+    "to deliver": ("POST", "/sinks/ods.orders/deliver", None, 403),
+    "to rewind": ("POST", "/sources/ods.orders/rewind", None, 403),
+    "to release rows": ("POST", "/quarantine/ods.orders/release", None, 403),
+    "to reset a stream": ("POST", "/streams/ods.orders/reset", None, 403),
     "all checks": ("GET", "/checks", None, 403),
     "rows set aside": ("GET", "/quarantine/ods.orders", None, 403),
     "to discard rows": ("DELETE", "/quarantine/ods.orders", None, 403),
@@ -161,6 +173,65 @@ def test_in_python(seen: Api) -> None:
     docs = _token(seen, "of-docs", ("raw.d*",), None)
     with rn.open(seen.url, token=docs) as lake:
         assert lake.get("raw.docs", seen.lake.settings.root / "out", "in/m*").written == 1
+
+
+def test_a_token_that_may_only_push_to_one_source(api: Api) -> None:
+    """Ask every route of the OpenAPI document, and those beside it."""
+    pushed = {name: SourceDeclaration(name, "push", name, ("id",)) for name in ("ods.events", "ods.others")}
+    declarations.write_declarations(api.lake.store.db, ProjectDeclarations(sources=pushed))
+    made = api.post("/tokens", {"name": "app", "scope": "push", "sources": ["ods.events"]}, 201)
+    assert (made["scope"], made["sources"], made["tables"]) == ("push", ["ods.events"], None)
+    secret = made["secret"]
+    pushed_once = api.ask("POST", "/sources/ods.events/events", secret=secret, json={"id": 1})
+    assert (pushed_once.status_code, pushed_once.json()["taken"]) == (202, 1)
+    assert api.ask("GET", "/token", secret=secret).json()["sources"] == ["ods.events"]
+    refused = [("GET", "/openapi.json"), ("GET", "/nothing"), ("HEAD", f"{API}/token")]
+    for path, operations in api.get("/openapi.json")["paths"].items():
+        concrete = re.sub(r"\{\w+\}", "ods.others", path)
+        refused += [(method.upper(), concrete) for method in operations if path not in ("/health", "/ready")]
+    refused.remove(("GET", f"{API}/token"))
+    assert len(refused) > 60 and ("POST", f"{API}/sources/ods.others/events") in refused
+    for method, path in refused:
+        headers = {"Authorization": f"Bearer {secret}"}
+        answer = api.session.request(method, api.url + path, headers=headers, json={}, timeout=60)
+        assert answer.status_code == 403, (method, path, answer.text)
+        if method != "HEAD":
+            assert answer.json()["code"] == "TOKEN_FORBIDDEN"
+            assert answer.json()["what"] == "the token `app` may only push events to `ods.events`"
+
+
+def test_push_tokens_on_the_command_line_and_in_python(api: Api, cli: Callable[..., Any]) -> None:
+    made = cli("token", "create", "app", "--scope", "push", "--source", "ods.a, ods.b", "--source", "ods.c", "--json")
+    assert made["sources"] == ["ods.a", "ods.b", "ods.c"]
+    assert "push to ods.a, ods.b, ods.c" in cli("token", "list")
+    mistakes = {
+        ("--scope", "push"): "a token of scope push needs a source",
+        ("--source", "ods.a"): "sources belong to scope push, not to scope read",
+        ("--scope", "push", "--source", "ods.a", "--branch", "main"): "a token of scope push can't be limited",
+        ("--scope", "psh", "--source", "ods.a"): "'psh' is not a scope; close: `push`",
+        ("--scope", "push", "--source", "events"): "'events' is not a table name",
+    }
+    for words, what in mistakes.items():
+        assert what in cli("token", "create", "x", *words, "--json")["error"]["what"]
+    with rn.open(api.url, token=api.secret) as lake:
+        created = lake.create_token("phone", "push", sources=["ods.a"])
+        assert created.token.sources == ("ods.a",) and lake.tokens() == api.lake.tokens()
+        assert api.ask("GET", "/token", secret=created.secret).json()["token"] == "phone"
+        assert lake.revoke_token("phone").revoked_at is not None
+        with pytest.raises(Mistake, match="needs a source"):
+            lake.create_token("other", "push")
+
+
+def test_a_source_that_is_not_declared_is_warned_of(
+    api: Api, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pushed = {"ods.events": SourceDeclaration("ods.events", "push", "ods.events", ("id",))}
+    declarations.write_declarations(api.lake.store.db, ProjectDeclarations(sources=pushed))
+    monkeypatch.chdir(api.lake.settings.root)
+    monkeypatch.setattr(sys, "argv", ["runnel", "token", "create", "a", "--scope", "push", "--source", "ods.evnts"])
+    main()
+    warning = "warning: the project declares no source `ods.evnts` yet; close: `ods.events`"
+    assert warning in capsys.readouterr().err
 
 
 _made: dict[tuple[str, str], str] = {}

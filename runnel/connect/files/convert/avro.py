@@ -9,7 +9,7 @@ from runnel.connect.files.scratch_files import ScratchFiles
 from runnel.errors import Mistake
 
 if TYPE_CHECKING:
-    from runnel.connect.files.avro_types import AvroColumns
+    from runnel.connect.files.convert.avro_types import AvroColumns
 
 _BATCH = 50_000
 
@@ -43,7 +43,7 @@ def _read_batches(rows: Iterator[Any], columns: "AvroColumns") -> Iterator[list[
 
 
 def _parse_columns(file: LocalFile, schema: Any) -> "AvroColumns":
-    from runnel.connect.files.avro_types import AvroColumns
+    from runnel.connect.files.convert.avro_types import AvroColumns
 
     if not isinstance(schema, dict) or schema.get("type") != "record":
         what = f"{file.name} has values that are not records"

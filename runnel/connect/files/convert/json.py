@@ -3,7 +3,7 @@
 import json
 from typing import TYPE_CHECKING
 
-from runnel.connect.files.dialect_detection import suggest_encoding
+from runnel.connect.files.csv_text.dialect_detection import suggest_encoding
 from runnel.connect.files.file_patterns import LocalFile
 from runnel.connect.files.scratch_files import ScratchFiles, open_file
 from runnel.errors import Mistake, find_nearest
@@ -101,7 +101,7 @@ def _check_records(
     close = find_nearest(records.split(".")[0], names) or (names[0] if names else None)
     has = f"; it has {quote_value(close)}" if close else ""
     what = f"{file.name} has no records at {quote_value(records)}{has}"
-    raise Mistake("LOAD_JSON", what, at=file.name, fix='name their path, such as records="data.items"')
+    raise Mistake("LOAD_JSON", what, at=file.name, fix="name their path, such as --records data.items")
 
 
 def _describe_malformed(file: LocalFile, error: Exception) -> Mistake:

@@ -100,7 +100,7 @@ def to_json_lines(
     if not rows.count and rows.names and row_tag:
         close = find_nearest(row_tag, sorted(rows.names)) or min(rows.names)
         what = f"{file.name} has no element <{row_tag}>; it has <{close}>"
-        raise Mistake("LOAD_XML", what, at=file.name, fix=f"name the element of a row: row_tag={quote_value(close)}")
+        raise Mistake("LOAD_XML", what, at=file.name, fix=f"name the element of a row: --row-tag {close}")
     return scratch.replace_file(file, Path(target)) if rows.count else None
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from runnel.connect.ingest.detect.digests import DigestCache
+from runnel.connect.ingest.detect.digests import DigestCache, is_large
 from runnel.connect.ingest.detect.file_changes import FileChanges, RowIdentity, SourceFile
 from runnel.connect.ingest.detect.listing import ListedSourceFile, describe_no_match, is_object_url, list_files
 from runnel.connect.ingest.detect.open_writers import is_being_written
@@ -19,8 +19,8 @@ from runnel.declare.model.flow import Source
 from runnel.lake.diff.content_id import content_of_files
 from runnel.lake.flow_state.ingest_position import ProcessedFile
 
-_IdentifyRows = Callable[[str, str], RowIdentity]
-"""Returns the identity of the rows of the file with a path and a digest."""
+_IdentifyRows = Callable[[ListedSourceFile, str], RowIdentity]
+"""Returns the identity of the rows of a file with a digest."""
 
 
 def find_file_changes(
@@ -42,7 +42,7 @@ def find_file_changes(
     assert isinstance(files, Files)
     previous_files = processed_files if content is not None else {}
     forgotten = tuple(processed_files.values()) if content is None else ()
-    identify_rows = partial(RowIdentity.of_file, read_options=read_options, includes_path=files.format == "binary")
+    identify_rows = partial(_identify_rows, read_options, files.format)
     checked_at_ns = time.time_ns()
     is_remote = is_object_url(files.glob)
     listed_files = _list_objects(files.glob, storage or {}) if is_remote else list_files(root, files.glob)
@@ -107,11 +107,23 @@ def _is_unchanged(file: ListedSourceFile, old: ProcessedFile | None, identify_ro
     """Tell whether a file equals its record, so that it need not be hashed."""
     if old is None or (file.size, file.modified_ns) != (old.size, old.modified_ns):
         return False
-    return old.identity == identify_rows(old.path, old.sha256).to_text()
+    identity, old_identity = identify_rows(file, old.sha256), RowIdentity.from_text(old.identity)
+    if is_large(file.size) and not old_identity.includes_path:  # read by a version that hashed all of it
+        return old_identity.has_same_options(identity)
+    return old_identity == identity
 
 
 def _make_source_file(file: ListedSourceFile, sha256: str, identify_rows: _IdentifyRows) -> SourceFile:
-    return SourceFile(file.path, file.size, file.modified_ns, sha256, identify_rows(file.path, sha256))
+    return SourceFile(file.path, file.size, file.modified_ns, sha256, identify_rows(file, sha256))
+
+
+def _identify_rows(read_options: str, format_name: str, file: ListedSourceFile, digest: str) -> RowIdentity:
+    """Return the identity of a file's rows; that of a large file includes its path, since its digest covers not all.
+
+    So a large file that was renamed is read again, in the place of its old rows.
+    """
+    includes_path = format_name == "binary" or is_large(file.size)
+    return RowIdentity.of_file(file.path, digest, read_options, includes_path=includes_path)
 
 
 def _is_touched(source_file: SourceFile, old: ProcessedFile | None) -> bool:

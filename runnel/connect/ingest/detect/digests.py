@@ -1,4 +1,7 @@
-"""Compute the SHA-256 of files, cached by path, size and time so that not every plan hashes every file."""
+"""Compute the digests of files, cached by path, size and time so that not every plan hashes every file.
+
+The digest of a large file covers its size, its time, its start and its end: a plan does not read all of it.
+"""
 
 import hashlib
 import sqlite3
@@ -14,6 +17,8 @@ _FINE_CLOCK_NS, _COARSE_CLOCK_NS = (
     _SECOND_NS // 20,
     2 * _SECOND_NS,
 )  # clock granularity: for how long writes may leave a file's time the same
+HASHED_BYTES = 128 << 20  # of a larger file, only the ends are read
+_END_BYTES = 1 << 20
 _CREATE = "create table if not exists digests (path text primary key, size integer, modified_ns integer, sha256 text)"
 _INSERT = "insert or replace into digests values (?, ?, ?, ?)"
 
@@ -25,13 +30,13 @@ class DigestCache:
         self.path = path
 
     def compute_digests(self, root: Path, files: Iterable[ListedSourceFile], now_ns: int) -> dict[str, str]:
-        """Return the SHA-256 of files by path. Files written just before `now_ns` are hashed but not cached."""
+        """Return the digests of files by path. Files written just before `now_ns` are hashed but not cached."""
         requested_files = list(files)
         if not requested_files:
             return {}
         cached_digests = self._read_cached(root, requested_files)
         new_digests = {
-            file.path: sha256_of(root, file.path) for file in requested_files if file.path not in cached_digests
+            file.path: compute_digest(root, file) for file in requested_files if file.path not in cached_digests
         }
         self._store_digests(
             root,
@@ -44,6 +49,8 @@ class DigestCache:
         query = "select sha256 from digests where path = ? and size = ? and modified_ns = ?"
         cached_digests = {}
         with suppress(sqlite3.Error, OSError), closing(self._open()) as connection:
+            if connection.execute("select 1 from digests limit 1").fetchone() is None:
+                return {}
             for file in files:
                 row = connection.execute(query, _make_cache_key(root, file)).fetchone()
                 if row:
@@ -98,11 +105,22 @@ def compute_settled_ns(modified_ns: int) -> int:
     return modified_ns + (_COARSE_CLOCK_NS if modified_ns % _SECOND_NS == 0 else _FINE_CLOCK_NS)
 
 
-def sha256_of(root: Path, path: str) -> str:
-    """Return the SHA-256 of a file, read as a stream."""
+def is_large(size: int) -> bool:
+    """Tell whether the digest of a file of this size does not cover all of its contents."""
+    return size > HASHED_BYTES
+
+
+def compute_digest(root: Path, file: ListedSourceFile) -> str:
+    """Return the SHA-256 of a file, read as a stream; of a large file that of its size, time, start and end."""
     try:
-        with (root / path).open("rb") as stream:
-            return hashlib.file_digest(stream, "sha256").hexdigest()
+        with (root / file.path).open("rb") as stream:
+            if not is_large(file.size):
+                return hashlib.file_digest(stream, "sha256").hexdigest()
+            digest = hashlib.sha256(f"{file.size}:{file.modified_ns}:".encode())
+            digest.update(stream.read(_END_BYTES))
+            stream.seek(max(0, file.size - _END_BYTES))
+            digest.update(stream.read(_END_BYTES))
+            return digest.hexdigest()
     except OSError as error:
-        what = f"the file {path} can't be read: {error.strerror}"
-        raise RunnelError("SOURCE_FILE_UNREADABLE", what, at=path, fix="check its permissions") from error
+        what = f"the file {file.path} can't be read: {error.strerror}"
+        raise RunnelError("SOURCE_FILE_UNREADABLE", what, at=file.path, fix="check its permissions") from error

@@ -17,8 +17,8 @@ _BY_PATH = ":by path"
 class RowIdentity:
     """Identifies the rows of a file: the same identity means the same rows.
 
-    `digest` is the SHA-256 of the contents; with `includes_path`, of the contents and the path, which the rows contain.
-    `read_options` is the fingerprint of how files are read.
+    `digest` is the SHA-256 of the contents; with `includes_path`, of the contents and the path: the rows contain it, or
+    the digest does not cover all contents. `read_options` is the fingerprint of how files are read.
     """
 
     digest: str
@@ -51,7 +51,7 @@ class RowIdentity:
 
     def has_same_options(self, other: "RowIdentity") -> bool:
         """Tell whether the rows of both are read in the same way."""
-        return (self.read_options, self.includes_path) == (other.read_options, other.includes_path)
+        return self.read_options == other.read_options
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO, cast
 
 from runnel.connect.files.object_stores import describe_store_error, open_file_system, run_concurrently
 from runnel.connect.ingest.detect.listing import ListedSourceFile, is_ignored
@@ -77,6 +78,15 @@ def download(
         if report_progress is not None:
             report_progress("fetching objects", len(local_paths), len(paths))
     return local_paths
+
+
+@contextmanager
+def open_object(path: str, storage: Mapping[str, str]) -> Iterator[IO[bytes]]:
+    """Open an object; only the bytes that are read are fetched."""
+    with _describe_store_errors(path, storage):
+        file_system, object_path = open_file_system(path, storage)
+        with file_system.open_input_file(object_path) as stream:
+            yield cast(IO[bytes], stream)
 
 
 def _download_object(path: str, folder: Path, storage: Mapping[str, str]) -> Path:

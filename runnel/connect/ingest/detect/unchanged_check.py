@@ -5,9 +5,9 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from runnel.connect.ingest.detect.digests import compute_settled_ns, is_settled, sha256_of
+from runnel.connect.ingest.detect.digests import compute_digest, compute_settled_ns, is_settled
 from runnel.connect.ingest.detect.file_changes import FileChanges, SourceFile
-from runnel.connect.ingest.detect.listing import is_object_url
+from runnel.connect.ingest.detect.listing import ListedSourceFile, is_object_url
 from runnel.errors import RunnelError
 
 _MAX_WAIT_NS = 2_000_000_000
@@ -33,7 +33,8 @@ def find_changed_files(root: Path, file_changes: FileChanges, storage: Mapping[s
         if 0 < wait_ns <= _MAX_WAIT_NS:
             time.sleep(wait_ns / 1e9)
     for source_file in recent_files:
-        if not _is_unchanged(root, source_file) or sha256_of(root, source_file.path) != source_file.sha256:
+        listed_file = ListedSourceFile(source_file.path, source_file.size, source_file.modified_ns)
+        if not _is_unchanged(root, source_file) or compute_digest(root, listed_file) != source_file.sha256:
             changed_paths.add(source_file.path)
     return frozenset(changed_paths)
 

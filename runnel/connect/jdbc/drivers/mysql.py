@@ -14,6 +14,7 @@ from runnel.connect.jdbc.database import (
     Batch,
     DatabaseColumn,
     Row,
+    RowEstimate,
     SourceDatabase,
     is_duration,
     split_table_name,
@@ -24,6 +25,7 @@ from runnel.declare.model.endpoints import Jdbc
 from runnel.declare.options.duration import parse_duration
 
 _BATCH_ROWS = 20_000
+_VALUE_BYTES = 16  # of a column of a query, whose length is not known
 _BATCH_BYTES = 64 * 1024 * 1024
 _LOGIN_ERRORS = (ER.ACCESS_DENIED_ERROR, ER.DBACCESS_DENIED_ERROR, 1698)
 _CONNECTION_ERRORS = (CR.CR_SERVER_GONE_ERROR, CR.CR_SERVER_LOST, CR.CR_CONN_HOST_ERROR, CR.CR_CONNECTION_ERROR, 0)
@@ -140,15 +142,35 @@ class MySqlDatabase(SourceDatabase):
         """Tell whether an index begins with the column."""
         if origin.table is None:
             return False
-        schema, table = split_table_name(origin.table)
         assert self._connection is not None
-        schema_sql = str(self._connection.escape(schema)) if schema else "database()"
-        table_name_sql, column_name_sql = (str(self._connection.escape(value)) for value in (table, column))
         rows = self._fetch_rows(
             "SELECT count(*) FROM information_schema.statistics WHERE seq_in_index = 1 AND index_type = 'BTREE' "
-            f"AND table_schema = {schema_sql} AND table_name = {table_name_sql} AND column_name = {column_name_sql}"
+            f"AND {self._table_condition(origin.table)} AND column_name = {self._connection.escape(column)}"
         )
         return bool(rows[0][0])
+
+    def estimate_size(self, origin: Jdbc, relation: str, columns: Sequence[DatabaseColumn]) -> RowEstimate:
+        """Return the size of a table by the server's statistics; the rows of a query that the optimizer expects."""
+        if origin.table is not None:
+            rows = self._fetch_rows(
+                f"SELECT table_rows, data_length FROM information_schema.tables "
+                f"WHERE {self._table_condition(origin.table)}"
+            )
+            if rows and rows[0][0]:
+                count, size = int(rows[0][0]), int(rows[0][1] or 0)
+                return RowEstimate(count, max(size // count, 1))
+        with self._translate_errors():
+            cursor = self._execute(f"EXPLAIN SELECT * FROM {relation}")
+        position = [name for name, *_ in cursor.description].index("rows")
+        expected_rows = [int(row[position] or 0) for row in cursor.fetchall()]
+        return RowEstimate(max(expected_rows, default=0), _VALUE_BYTES * len(columns))
+
+    def _table_condition(self, table: str) -> str:
+        """Return the SQL of whether a row of the information schema is about a table."""
+        assert self._connection is not None
+        schema, name = split_table_name(table)
+        schema_sql = str(self._connection.escape(schema)) if schema else "database()"
+        return f"table_schema = {schema_sql} AND table_name = {self._connection.escape(name)}"
 
     def _fetch_rows(self, sql: str) -> list[Row]:
         with self._translate_errors():

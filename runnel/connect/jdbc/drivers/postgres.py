@@ -15,6 +15,7 @@ from runnel.connect.jdbc.database import (
     DatabaseColumn,
     FastReadFailed,
     Row,
+    RowEstimate,
     SourceDatabase,
     T,
     is_duration,
@@ -185,6 +186,11 @@ class PostgresDatabase(SourceDatabase):
         sibling.snapshot = self._export_snapshot()
         return sibling
 
+    def hold_snapshot(self) -> str:
+        """Return the name of the snapshot; the server must not end this connection while it waits for units."""
+        self._cursor().execute("SET LOCAL idle_in_transaction_session_timeout = 0")
+        return self._export_snapshot()
+
     @contextmanager
     def run_alongside(self, work: Callable[[], T]) -> Iterator[Callable[[], T]]:
         """Run a query on this connection in a thread while rows are read through others."""
@@ -224,6 +230,13 @@ class PostgresDatabase(SourceDatabase):
             "SELECT reltuples::int8 FROM pg_class WHERE oid = to_regclass(%s)", self._quote_table(origin.table)
         )
         return rows[0][0] if rows and rows[0][0] > 0 else None
+
+    def estimate_size(self, origin: Jdbc, relation: str, columns: Sequence[DatabaseColumn]) -> RowEstimate:  # noqa: ARG002 - part of the interface
+        """Return what the planner expects."""
+        select = ", ".join(column.read for column in columns)
+        [explanation] = self.fetch_row(f"EXPLAIN (FORMAT JSON) SELECT {select} FROM {relation}")
+        plan = explanation[0]["Plan"]
+        return RowEstimate(int(plan["Plan Rows"]), int(plan["Plan Width"]))
 
     def _quote_table(self, table: str) -> str:
         schema, name = split_table_name(table)

@@ -8,7 +8,7 @@ from pyiceberg.types import DecimalType, IcebergType
 
 from runnel.connect.sinks.sql import write_errors
 from runnel.connect.sinks.sql.row_values import convert_batches, join_placeholders, to_mysql_value
-from runnel.connect.sinks.sql.writer import STAGING_TABLE, Row, SinkColumn, SqlWriter
+from runnel.connect.sinks.sql.writer import STAGING_TABLE, Row, SinkColumn, StagingWriter
 from runnel.errors import RunnelError
 from runnel.lake.scan.duckdb_types import quote_identifier, quote_literal, to_duckdb_type
 
@@ -31,7 +31,7 @@ _TRANSIENT_ERRORS = (1205, 1213, 2002, 2003, 2006, 2013, 1040, 1053)
 _ACCESS_ERRORS = (1044, 1045, 1049, 1142, 1227)
 
 
-class MySqlWriter(SqlWriter):
+class MySqlWriter(StagingWriter):
     """A connection to MySQL or MariaDB."""
 
     _connection: Any = None
@@ -105,14 +105,42 @@ class MySqlWriter(SqlWriter):
         """Insert rows into the table."""
         self._insert_rows(self.target, columns, rows)
 
-    def stage(self, columns: Sequence[SinkColumn], rows: "pa.RecordBatchReader") -> None:
+    def stage(self, columns: Sequence[SinkColumn], rows: "pa.RecordBatchReader") -> str:
         """Insert rows into a temporary table."""
         self.execute(f"DROP TEMPORARY TABLE IF EXISTS {STAGING_TABLE}")
         definitions = ", ".join(f"{self.quote(column.name)} {column.sql_type}" for column in columns)
         self.execute(f"CREATE TEMPORARY TABLE {STAGING_TABLE} ({definitions})")
         self._insert_rows(STAGING_TABLE, columns, rows)
+        return STAGING_TABLE
 
-    def upsert(self, columns: Sequence[SinkColumn], key: Sequence[str]) -> None:
+    def create_staging_table(
+        self,
+        name: str,
+        columns: Sequence[SinkColumn],
+        rows: "pa.RecordBatchReader",  # noqa: ARG002 - the types of columns say it
+    ) -> None:
+        """Create a staging table."""
+        definitions = ", ".join(f"{self.quote(column.name)} {column.sql_type}" for column in columns)
+        self.execute(f"CREATE TABLE {self.qualify(name)} ({definitions})")
+
+    def load_staging_table(self, name: str, columns: Sequence[SinkColumn], rows: "pa.RecordBatchReader") -> None:
+        """Add rows to a staging table, in one transaction."""
+        self.begin()
+        self._insert_rows(self.qualify(name), columns, rows)
+        self.commit()
+
+    def load_staged(self, columns: Sequence[SinkColumn], staged: str) -> None:
+        """Add staged rows to the table."""
+        names = self.join_names([column.name for column in columns])
+        self.execute(f"INSERT INTO {self.target} ({names}) SELECT {names} FROM {staged}")
+
+    def list_tables(self, prefix: str) -> list[str]:
+        """Return the tables of the schema whose names begin with a prefix."""
+        condition = f"{self._schema_condition()} AND left(table_name, {len(prefix)}) = {quote_literal(prefix)}"
+        rows = self.fetch_rows(f"SELECT table_name FROM information_schema.tables WHERE {condition}")
+        return [str(name) for (name,) in rows]
+
+    def upsert(self, columns: Sequence[SinkColumn], key: Sequence[str], staged: str) -> None:
         """Insert the staged rows, or update those with the same key."""
         if not self._is_unique(key):
             raise write_errors.no_key(self.address, self.table, ", ".join(key), self.at)
@@ -120,7 +148,7 @@ class MySqlWriter(SqlWriter):
         update = ", ".join(
             f"{self.quote(staged_column.name)} = VALUES({self.quote(staged_column.name)})" for staged_column in columns
         )
-        rows = f"SELECT {names} FROM {STAGING_TABLE}"
+        rows = f"SELECT {names} FROM {staged}"
         self.execute(f"INSERT INTO {self.target} ({names}) {rows} ON DUPLICATE KEY UPDATE {update}")
 
     def _is_unique(self, key: Sequence[str]) -> bool:
@@ -131,8 +159,10 @@ class MySqlWriter(SqlWriter):
         return ",".join(sorted(key)) in [names for (names,) in index_rows]
 
     def _table_condition(self) -> str:
-        schema = quote_literal(self.schema) if self.schema else "DATABASE()"
-        return f"table_schema = {schema} AND table_name = {quote_literal(self.table)}"
+        return f"{self._schema_condition()} AND table_name = {quote_literal(self.table)}"
+
+    def _schema_condition(self) -> str:
+        return f"table_schema = {quote_literal(self.schema) if self.schema else 'DATABASE()'}"
 
     def _insert_rows(self, table: str, columns: Sequence[SinkColumn], rows: "pa.RecordBatchReader") -> None:
         names = self.join_names([column.name for column in columns])

@@ -9,7 +9,7 @@ from pyiceberg.types import DecimalType, IcebergType
 
 from runnel.connect.jdbc.drivers import adbc_connection
 from runnel.connect.sinks.sql import write_errors
-from runnel.connect.sinks.sql.writer import STAGING_TABLE, Row, SinkColumn, SqlWriter
+from runnel.connect.sinks.sql.writer import STAGING_TABLE, Row, SinkColumn, StagingWriter
 from runnel.errors import RunnelError
 from runnel.lake.scan.duckdb_types import quote_identifier, quote_literal, to_duckdb_type
 
@@ -36,7 +36,7 @@ _NO_UNIQUE_INDEX = "42P10"
 _TRANSIENT_STATES = ("08", "40", "53", "57", "55P03")
 
 
-class PostgresWriter(SqlWriter):
+class PostgresWriter(StagingWriter):
     """A connection to PostgreSQL."""
 
     _connection: "dbapi.Connection | None" = None
@@ -103,24 +103,62 @@ class PostgresWriter(SqlWriter):
             with self._translate_errors(), self._cursor() as cursor:
                 cursor.adbc_ingest(self.table, rows, mode="append", db_schema_name=self.schema)
             return
-        self.stage(columns, rows)
-        self.execute(f"INSERT INTO {self.target} ({self._column_list(columns)}) {self._select_staged(columns)}")
+        self.load_staged(columns, self.stage(columns, rows))
 
-    def stage(self, _columns: Sequence[SinkColumn], rows: "pa.RecordBatchReader") -> None:
+    def load_staged(self, columns: Sequence[SinkColumn], staged: str) -> None:
+        """Add staged rows to the table, in the types of the table."""
+        self.execute(f"INSERT INTO {self.target} ({self._column_list(columns)}) {self._select_cast(columns, staged)}")
+
+    def stage(self, _columns: Sequence[SinkColumn], rows: "pa.RecordBatchReader") -> str:
         """Copy rows into a temporary table."""
         self.execute(f"DROP TABLE IF EXISTS pg_temp.{STAGING_TABLE}")
         with self._translate_errors(), self._cursor() as cursor:
             cursor.adbc_ingest(STAGING_TABLE, rows, mode="create", temporary=True)
         self.execute(f"ANALYZE pg_temp.{STAGING_TABLE}")
+        return f"pg_temp.{STAGING_TABLE}"
 
-    def upsert(self, columns: Sequence[SinkColumn], key: Sequence[str]) -> None:
+    def create_staging_table(
+        self,
+        name: str,
+        columns: Sequence[SinkColumn],  # noqa: ARG002 - the driver derives the types from the rows
+        rows: "pa.RecordBatchReader",
+    ) -> None:
+        """Create a staging table."""
+        with self._translate_errors(), self._cursor() as cursor:
+            cursor.adbc_ingest(name, rows, mode="create", db_schema_name=self.schema)
+
+    def load_staging_table(
+        self,
+        name: str,
+        columns: Sequence[SinkColumn],  # noqa: ARG002 - the rows have their names
+        rows: "pa.RecordBatchReader",
+    ) -> None:
+        """Copy rows into a staging table."""
+        with self._translate_errors(), self._cursor() as cursor:
+            cursor.adbc_ingest(name, rows, mode="append", db_schema_name=self.schema)
+
+    def list_tables(self, prefix: str) -> list[str]:
+        """Return the tables of the schema whose names begin with a prefix."""
+        schema = quote_literal(self.schema) if self.schema else "current_schema()"
+        rows = self.fetch_rows(
+            f"SELECT tablename::text FROM pg_tables WHERE schemaname = {schema} AND starts_with(tablename::text, "
+            f"{quote_literal(prefix)})"
+        )
+        return [str(name) for (name,) in rows]
+
+    def select_staged(self, name: str, attempts: Sequence[int]) -> str:
+        """Return the rows of some attempts; PostgreSQL plans a better query if it knows the table."""
+        self.execute(f"ANALYZE {self.qualify(name)}")
+        return super().select_staged(name, attempts)
+
+    def upsert(self, columns: Sequence[SinkColumn], key: Sequence[str], staged: str) -> None:
         """Insert the staged rows, or update those with the same key."""
         others = [column.name for column in columns if column.name not in key]
         update = ", ".join(f"{quote_identifier(name)} = EXCLUDED.{quote_identifier(name)}" for name in others)
         conflict_action = f"DO UPDATE SET {update}" if others else "DO NOTHING"
         try:
             self.execute(
-                f"INSERT INTO {self.target} ({self._column_list(columns)}) {self._select_staged(columns)}"
+                f"INSERT INTO {self.target} ({self._column_list(columns)}) {self._select_cast(columns, staged)}"
                 f" ON CONFLICT ({self.join_names(key)}) {conflict_action}"
             )
         except write_errors.RowsRejected as error:
@@ -128,14 +166,14 @@ class PostgresWriter(SqlWriter):
                 raise write_errors.no_key(self.address, self.table, ", ".join(key), self.at) from None
             raise
 
-    def delete(self, key: Sequence[str]) -> None:
+    def delete(self, key: Sequence[str], staged: str) -> None:
         """Remove the rows whose keys are staged, compared in the types of the table."""
         kinds = self.read_columns() or {}
         key_conditions = [
             f"CAST({STAGING_TABLE}.{quote_identifier(name)} AS {kinds[name]}) = {self.target}.{quote_identifier(name)}"
             for name in key
         ]
-        self.execute(f"DELETE FROM {self.target} USING pg_temp.{STAGING_TABLE} WHERE {' AND '.join(key_conditions)}")
+        self.execute(f"DELETE FROM {self.target} USING {staged} WHERE {' AND '.join(key_conditions)}")
 
     def clear(self) -> None:
         """Truncate the table, or delete its rows if foreign keys of other tables forbid that."""
@@ -147,11 +185,11 @@ class PostgresWriter(SqlWriter):
     def _column_list(self, columns: Sequence[SinkColumn]) -> str:
         return self.join_names([column.name for column in columns])
 
-    def _select_staged(self, columns: Sequence[SinkColumn]) -> str:
-        """Return a SELECT of the staged rows, in the types of the table."""
+    def _select_cast(self, columns: Sequence[SinkColumn], staged: str) -> str:
+        """Return a SELECT of staged rows, in the types of the table."""
         kinds = self.read_columns() or {}
         casts = [f"CAST({quote_identifier(column.name)} AS {kinds[column.name]})" for column in columns]
-        return f"SELECT {', '.join(casts)} FROM pg_temp.{STAGING_TABLE}"
+        return f"SELECT {', '.join(casts)} FROM {staged}"
 
     def _cursor(self) -> "dbapi.Cursor":
         assert self._connection is not None
@@ -176,6 +214,8 @@ class PostgresWriter(SqlWriter):
             raise self._build_error(error) from None
 
     def _build_error(self, error: Any) -> RunnelError:
+        from adbc_driver_manager import AdbcStatusCode
+
         state = error.sqlstate or ""
         text = str(error)
         if "Failed to connect" in text or (state.startswith(_TRANSIENT_STATES) and state != "08P01"):
@@ -183,7 +223,7 @@ class PostgresWriter(SqlWriter):
                 phrase in text for phrase in ("authentication", "no pg_hba", "does not exist", "no password")
             )
             return (write_errors.refused if is_refused else write_errors.unreachable)(self.address, error, self.at)
-        if state.startswith("28") or state == "42501":
+        if state.startswith("28") or state == "42501" or error.status_code == AdbcStatusCode.UNAUTHORIZED:
             return write_errors.refused(self.address, error, self.at)
         if not state and any(phrase in text for phrase in ("no connection", "server closed", "could not receive")):
             return write_errors.unreachable(self.address, error, self.at)

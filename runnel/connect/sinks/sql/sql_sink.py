@@ -3,18 +3,22 @@
 So each change is applied exactly once, even if a process is killed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from runnel.connect.sinks import failpoints
-from runnel.connect.sinks.sink_target import check_sink_columns
-from runnel.connect.sinks.sql.writer import SinkColumn, SqlWriter, build_writer
+from runnel.connect.sinks.sink_target import DeliveredRows, check_sink_columns
+from runnel.connect.sinks.sql import write_errors
+from runnel.connect.sinks.sql.key_check import KeyCheck
+from runnel.connect.sinks.sql.staged_change import StagedChange, StagingPlan
+from runnel.connect.sinks.sql.writer import SinkColumn, SqlWriter, StagingWriter, build_writer, select_rows_sql
 from runnel.declare.model.endpoints import Jdbc
 from runnel.declare.model.flow import Sink
-from runnel.errors import Conflict, Mistake
-from runnel.lake.scan.duckdb_types import quote_identifier, quote_literal
+from runnel.errors import Conflict, RunnelError
+from runnel.lake.scan.duckdb_types import quote_literal
 
 if TYPE_CHECKING:
     from runnel.connect.sinks.table_change import OutgoingChange
@@ -44,80 +48,93 @@ class SqlSink:
 
     def delivered_commit(self, recorded: str | None) -> str | None:
         """Return the commit that the database has stored; None if the table does not exist."""
-        self._writer.execute(
-            f"CREATE TABLE IF NOT EXISTS {self._deliveries_table} (sink "
-            "VARCHAR(511) PRIMARY KEY, commit_id VARCHAR(40) NOT NULL,"
-            " epoch INTEGER NOT NULL)"
-        )
+        self._create_deliveries_table()
         self._last_commit = self._read_commit()
         if self._writer.read_columns() is None:
             return None
         return self._last_commit or (recorded if self._mode == "append" else None)
 
-    def deliver(self, change: "OutgoingChange") -> int:
-        """Apply a change to the table in one transaction."""
+    def deliver(self, change: "OutgoingChange") -> DeliveredRows:
+        """Apply a change to the table in one transaction; executors may have staged its rows before."""
         columns = self._build_columns(change)
         if change.is_dropped and self._writer.read_columns() is None:
             columns = ()
         self._prepare_table(columns)
-        self._writer.begin()
-        if self._read_commit(locks=True) != self._last_commit:
-            what = f"another process wrote to `{self._writer.table}` meanwhile"
-            raise Conflict("SINK_LOST", what, fix="nothing: the next delivery continues from there")
-        rows = self._write_rows(change, columns) if columns else 0
-        failpoints.reach(failpoints.SENDING)
-        self._write_commit(change.commit)
-        self._writer.commit()
-        self._last_commit = change.commit
-        return rows
+        with self._stage_in_units(change, columns) as staged:
+            self._writer.begin()
+            if self._read_commit(locks=True) != self._last_commit:
+                what = f"another process wrote to `{self._writer.table}` meanwhile"
+                raise Conflict("SINK_LOST", what, fix="nothing: the next delivery continues from there")
+            rows = self._apply_rows(change, columns, staged) if columns else 0
+            failpoints.reach(failpoints.SENDING)
+            self._write_commit(change.commit)
+            self._writer.commit()
+            self._last_commit = change.commit
+            return DeliveredRows(rows, staged.place)
 
-    def _write_rows(self, change: "OutgoingChange", columns: Sequence[SinkColumn]) -> int:
-        writer = self._writer
+    @contextmanager
+    def _stage_in_units(self, change: "OutgoingChange", columns: Sequence[SinkColumn]) -> Iterator[StagedChange]:
+        """Yield the rows that executors staged, if the delivery is made there; without it nothing is staged."""
+        if change.work is None or not columns or not isinstance(self._writer, StagingWriter):
+            yield StagedChange()
+            return
+        from runnel.connect.sinks.sql.staged_delivery import stage_change
+
+        plan = StagingPlan(self._sink.name, tuple(columns), self._mode, self._build_key_check(change))
+        with stage_change(self._writer, change, plan) as staged:
+            yield staged
+
+    def _apply_rows(self, change: "OutgoingChange", columns: Sequence[SinkColumn], staged: StagedChange) -> int:
+        """Write the rows of a change, from the lake or from staging tables, and return their number."""
         if self._mode == "append":
-            writer.load(
-                columns, change.open_reader(_select_sql(columns, change.added_view()), change.added_and_removed[0])
-            )
-            return change.added_and_removed[0]
+            return self._load_added(change, columns, staged)
         if self._mode == "overwrite":
-            writer.clear()
-            writer.load(columns, change.open_reader(_select_sql(columns, change.all_rows_view()), change.row_count))
-            return change.row_count
-        self._check_key(change)
-        if not writer.fetch_rows(f"SELECT 1 FROM {writer.target} LIMIT 1"):
-            writer.load(
-                columns, change.open_reader(_select_sql(columns, change.added_view()), change.added_and_removed[0])
-            )
-            return change.added_and_removed[0]
-        return self._upsert_rows(change, columns)
+            self._writer.clear()
+            return self._load_all(change, columns, staged)
+        if staged.added is None:
+            self._build_key_check(change).raise_if_ambiguous(change.connection, change.added_view())
+        if not self._writer.fetch_rows(f"SELECT 1 FROM {self._writer.target} LIMIT 1"):
+            return self._load_added(change, columns, staged)
+        return self._upsert_rows(change, columns, staged)
 
-    def _upsert_rows(self, change: "OutgoingChange", columns: Sequence[SinkColumn]) -> int:
+    def _load_added(self, change: "OutgoingChange", columns: Sequence[SinkColumn], staged: StagedChange) -> int:
+        if staged.added is None:
+            return self._load_view(change, columns, change.added_view(), change.added_and_removed[0])
+        return self._load_staged(columns, staged)
+
+    def _load_all(self, change: "OutgoingChange", columns: Sequence[SinkColumn], staged: StagedChange) -> int:
+        if staged.added is None:
+            return self._load_view(change, columns, change.all_rows_view(), change.row_count)
+        return self._load_staged(columns, staged)
+
+    def _load_view(self, change: "OutgoingChange", columns: Sequence[SinkColumn], view: str, row_count: int) -> int:
+        self._writer.load(columns, change.open_reader(select_rows_sql(columns, view), row_count))
+        return row_count
+
+    def _load_staged(self, columns: Sequence[SinkColumn], staged: StagedChange) -> int:
+        assert isinstance(self._writer, StagingWriter) and staged.added is not None
+        self._writer.load_staged(columns, staged.added)
+        return staged.added_count
+
+    def _upsert_rows(self, change: "OutgoingChange", columns: Sequence[SinkColumn], staged: StagedChange) -> int:
+        if staged.added is not None:
+            if staged.removed is not None and staged.removed_count:
+                self._writer.delete(self._key, staged.removed)
+            if staged.added_count:
+                self._writer.upsert(columns, self._key, staged.added)
+            return max(staged.added_count, staged.removed_count)
         added_count, removed_count = change.added_and_removed
         if removed_count:
             key_columns = [column for column in columns if column.name in self._key]
-            removed_keys = f"SELECT {_select_list(key_columns)} FROM ({change.removed_keys_sql(self._key)})"
-            self._writer.stage(key_columns, change.open_reader(removed_keys))
-            self._writer.delete(self._key)
+            removed_keys = select_rows_sql(key_columns, f"({change.removed_keys_sql(self._key)})")
+            self._writer.delete(self._key, self._writer.stage(key_columns, change.open_reader(removed_keys)))
         if added_count:
-            self._writer.stage(
-                columns, change.open_reader(_select_sql(columns, change.added_view()), change.added_and_removed[0])
-            )
-            self._writer.upsert(columns, self._key)
+            added_rows = change.open_reader(select_rows_sql(columns, change.added_view()), added_count)
+            self._writer.upsert(columns, self._key, self._writer.stage(columns, added_rows))
         return max(added_count, removed_count)
 
-    def _check_key(self, change: "OutgoingChange") -> None:
-        """Raise if two rows have the same key, or a key has a null."""
-        names = ", ".join(map(quote_identifier, self._key))
-        null_condition = " OR ".join(f"{quote_identifier(name)} IS NULL" for name in self._key)
-        row = change.fetch_row(
-            f"SELECT {names}, count(*) FROM {change.added_view()} GROUP BY "
-            f"{names} HAVING count(*) > 1 OR {null_condition} LIMIT 1"
-        )
-        if row is not None:
-            key_text = ", ".join(f"{name} = {value}" for name, value in zip(self._key, row, strict=False))
-            reason = "lacks a value" if None in row else "belongs to several rows"
-            what = f"the key of the sink of `{change.table}` {reason}: {key_text}"
-            fix = "name columns whose values identify a row: key=[...]"
-            raise Mistake("SINK_KEY_VALUES", what, at=str(self._sink.place), fix=fix)
+    def _build_key_check(self, change: "OutgoingChange") -> KeyCheck:
+        return KeyCheck(self._key, str(change.table), str(self._sink.place))
 
     def _build_columns(self, change: "OutgoingChange") -> tuple[SinkColumn, ...]:
         check_sink_columns(self._sink, change, self._key)
@@ -137,6 +154,25 @@ class SqlSink:
             if existing_columns is not None and column.name not in existing_columns:
                 self._writer.add_column(column)
         self._writer.read_columns()
+
+    def _create_deliveries_table(self) -> None:
+        """Create the table of delivered commits; a user who may not create tables can use an existing one."""
+        try:
+            self._writer.execute(
+                f"CREATE TABLE IF NOT EXISTS {self._deliveries_table} (sink "
+                "VARCHAR(511) PRIMARY KEY, commit_id VARCHAR(40) NOT NULL,"
+                " epoch INTEGER NOT NULL)"
+            )
+        except RunnelError as error:
+            if error.code != write_errors.REFUSED or not self._has_deliveries_table():
+                raise
+
+    def _has_deliveries_table(self) -> bool:
+        try:
+            self._writer.fetch_rows(f"SELECT 1 FROM {self._deliveries_table} LIMIT 1")
+        except write_errors.RowsRejected:
+            return False
+        return True
 
     @property
     def _deliveries_table(self) -> str:
@@ -158,11 +194,3 @@ class SqlSink:
         self._writer.execute(
             f"INSERT INTO {self._deliveries_table} VALUES ({name}, {quote_literal(commit)}, {self._epoch})"
         )
-
-
-def _select_sql(columns: Sequence[SinkColumn], view: str) -> str:
-    return f"SELECT {_select_list(columns)} FROM {view}"
-
-
-def _select_list(columns: Sequence[SinkColumn]) -> str:
-    return ", ".join(f"{column.read_sql} AS {quote_identifier(column.name)}" for column in columns)

@@ -77,20 +77,21 @@ class SqliteWriter(SqlWriter):
         """Insert rows into the table."""
         self._insert_rows(self.target, columns, rows)
 
-    def stage(self, columns: Sequence[SinkColumn], rows: "pa.RecordBatchReader") -> None:
+    def stage(self, columns: Sequence[SinkColumn], rows: "pa.RecordBatchReader") -> str:
         """Insert rows into a temporary table."""
         self.execute(f"DROP TABLE IF EXISTS temp.{STAGING_TABLE}")
         definitions = ", ".join(f"{quote_identifier(column.name)} {column.sql_type}" for column in columns)
         self.execute(f"CREATE TEMP TABLE {STAGING_TABLE} ({definitions})")
         self._insert_rows(f"temp.{STAGING_TABLE}", columns, rows)
+        return f"temp.{STAGING_TABLE}"
 
-    def upsert(self, columns: Sequence[SinkColumn], key: Sequence[str]) -> None:
+    def upsert(self, columns: Sequence[SinkColumn], key: Sequence[str], staged: str) -> None:
         """Insert the staged rows, or update those with the same key."""
         names = self.join_names([column.name for column in columns])
         others = [column.name for column in columns if column.name not in key]
         update = ", ".join(f"{quote_identifier(name)} = excluded.{quote_identifier(name)}" for name in others)
         conflict_action = f"DO UPDATE SET {update}" if others else "DO NOTHING"
-        rows = f"SELECT {names} FROM temp.{STAGING_TABLE} WHERE true"
+        rows = f"SELECT {names} FROM {staged} WHERE true"
         try:
             self._live_connection.execute(
                 f"INSERT INTO {self.target} ({names}) {rows} ON CONFLICT ({self.join_names(key)}) {conflict_action}"

@@ -4,6 +4,8 @@ from runnel.connect.jdbc.driver_errors import explain_failure, first_error_line
 from runnel.connect.jdbc.url import DatabaseAddress
 from runnel.errors import Mistake, RunnelError, Unreachable
 
+REFUSED = "SINK_REFUSED"
+
 
 def unreachable(address: DatabaseAddress, error: BaseException, at: str) -> Unreachable:
     """Return the error of a database that does not answer or lost the connection."""
@@ -16,7 +18,7 @@ def refused(address: DatabaseAddress, error: BaseException, at: str) -> RunnelEr
     """Return the error of a database that refuses the login or lacks a permission for the user."""
     what = f"{address.product_name} at {address} refuses the user: {first_error_line(address, error)}"
     fix = 'correct user= and password=rn.secret("..."), or let the user create and change tables there'
-    return RunnelError("SINK_REFUSED", what, at=at, fix=fix)
+    return RunnelError(REFUSED, what, at=at, fix=fix)
 
 
 def no_key(address: DatabaseAddress, table: str, key: str, at: str) -> Mistake:

@@ -18,16 +18,20 @@ from runnel.lake.flow_state.ingest_positions import has_ingested
 from runnel.lake.history.branches import get_branch as branch_of
 from runnel.lake.history.commits import Commit, CommitChange, find_version
 from runnel.lake.iceberg import table_properties
+from runnel.lake.iceberg.data_file_owners import SHARED_FILE_BYTES
 from runnel.lake.iceberg.manifests import FileEntry, read_entries, read_manifests
 from runnel.lake.iceberg.parquet_writer import TARGET_BYTES
 from runnel.lake.iceberg.snapshots import VersionEdit, stage_version
-from runnel.lake.iceberg.table_metadata import UnwritableTable, check_writable, load_metadata
+from runnel.lake.iceberg.table_metadata import UnwritableTable, check_writable, drop_history, load_metadata
 from runnel.lake.leases.pins import acquire_pin
+from runnel.lake.owners.row_runs import list_runs
 from runnel.lake.publish import CommitDraft, publish, retry_on_conflict
 from runnel.lake.scan.duckdb_types import DuckdbScanError
+from runnel.lake.scan.scan_units import list_outside_paths
 from runnel.lake.upkeep.compact.file_selection import CompactionPlan, plan_compaction
-from runnel.lake.upkeep.compact.group_rewriter import rewrite_group
-from runnel.model.progress import Progress
+from runnel.lake.upkeep.compact.group_rewriter import GroupRewriter
+from runnel.lake.upkeep.compact.owned_rewriter import OwnedGroupRewriter
+from runnel.lake.work_runner import IN_PROCESS, WorkContext
 from runnel.model.table_version import TableVersion
 from runnel.names import TableName
 
@@ -38,9 +42,6 @@ if TYPE_CHECKING:
 
 _ATTEMPTS = 20
 _QUARANTINE = "quarantine"
-_PER_SOURCE_FILE_NOTE = (
-    "skipped: its rows are stored separately for each source file, so that a file can replace its own rows"
-)
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ class _Options:
     target_bytes: int | None
     force: bool
     only_small: bool
-    report_progress: Progress | None
+    work: WorkContext
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,7 @@ class _TableCompaction:
     metadata: "TableMetadata"
     plan: CompactionPlan
     target_bytes: int
+    has_owners: bool  # source files replace their own rows
 
 
 @dataclass(frozen=True)
@@ -98,32 +100,30 @@ def compact(
     target_bytes: int | None = None,
     force: bool = False,
     only_small: bool = False,
-    report_progress: Progress | None = None,
+    work: WorkContext = IN_PROCESS,
 ) -> tuple[CompactionResult, ...]:
     """Compact one table of a branch, or all of them, each in a commit of its own.
 
     New files are about as large as the table's `write.target-file-size-bytes`, or `target_bytes`. Files that were
     registered in place are rewritten only with `force`. With `only_small`, large files are left alone even if rows of
-    them are deleted.
+    them are deleted. `work` says where the files are rewritten.
     """
     store.db.read(lambda connection: branch_of(connection, branch))
     commit = store.commit(branch)
     versions = store.versions(commit, [table]) if table is not None else store.state(commit)
-    options = _Options(target_bytes, force, only_small, report_progress)
+    options = _Options(target_bytes, force, only_small, work)
     results = []
     for name, version in versions.items():
-        if _keeps_source_files_apart(store, commit, name, version):
-            results.append(CompactionResult(str(name), None, note=_PER_SOURCE_FILE_NOTE))
-            continue
+        has_owners = has_owned_rows(store, commit, name, version)
         try:
-            results.append(_compact_table(store, branch, name, version, options))
+            results.append(_compact_table(store, branch, name, version, options, has_owners=has_owners))
         except (DuckdbScanError, UnwritableTable) as error:
             results.append(CompactionResult(str(name), None, note=error.what))
     return tuple(results)
 
 
-def _keeps_source_files_apart(store: "Store", commit: Commit, table: "TableName", version: TableVersion) -> bool:
-    """Return whether each file of a source has data files of its own, which are replaced when that file changes.
+def has_owned_rows(store: "Store", commit: Commit, table: "TableName", version: TableVersion) -> bool:
+    """Return whether rows belong to files of a source, which are replaced when that file changes.
 
     The same holds for the quarantined rows of such files.
     """
@@ -143,35 +143,53 @@ def _keeps_source_files_apart(store: "Store", commit: Commit, table: "TableName"
 
 
 def _compact_table(
-    store: "Store", branch: str, table: "TableName", version: TableVersion, options: _Options
+    store: "Store", branch: str, table: "TableName", version: TableVersion, options: _Options, *, has_owners: bool
 ) -> CompactionResult:
     with acquire_pin(store.db, "write") as pin:
         metadata = load_metadata(store, version.location)
         check_writable(metadata)
         table_target_bytes = metadata.properties.get("write.target-file-size-bytes", TARGET_BYTES)
         target_bytes = options.target_bytes or int(table_target_bytes)
-        plan = plan_compaction(store, metadata, target_bytes, force=options.force, only_small=options.only_small)
+        target_bytes = min(target_bytes, SHARED_FILE_BYTES) if has_owners else target_bytes
+        plan = plan_compaction(
+            store,
+            metadata,
+            target_bytes,
+            force=options.force,
+            only_small=options.only_small,
+            only_owned=has_owners,
+        )
         if plan.is_empty:
-            return CompactionResult(str(table), None, note="nothing to do")
-        compaction = _TableCompaction(store, branch, table, metadata, plan, target_bytes)
-        rewritten = _rewrite_groups(compaction, options.report_progress)
+            return CompactionResult(str(table), None, note=_describe_unowned(store, metadata, has_owners=has_owners))
+        compaction = _TableCompaction(store, branch, table, metadata, plan, target_bytes, has_owners)
+        rewritten = _rewrite_groups(compaction, options)
         failpoints.reach(failpoints.COMPACT_FILES)
         return _publish_compaction(compaction, rewritten, pin)
 
 
-def _rewrite_groups(compaction: _TableCompaction, report_progress: Progress | None) -> _RewrittenFiles:
+def _describe_unowned(store: "Store", metadata: "TableMetadata", *, has_owners: bool) -> str:
+    """Return why nothing is done: perhaps rows can't be attributed to source files, which would replace them."""
+    unowned_entries = [
+        entry
+        for entry in (read_entries(store, metadata) if has_owners else ())
+        if entry.is_data and not list_runs(store, entry)
+    ]
+    if len(unowned_entries) < 2:
+        return "nothing to do"
+    return f"skipped: {len(unowned_entries):,} files don't say which source files their rows came from"
+
+
+def _rewrite_groups(compaction: _TableCompaction, options: _Options) -> _RewrittenFiles:
     files: list[DataFile] = []
     replaces: dict[str, list[str]] = {}
-    done, total = 0, sum(group.rows for group in compaction.plan.groups)
-
-    def report_rows(rows: int) -> None:
-        nonlocal done
-        done += rows
-        if report_progress is not None:
-            report_progress(f"compact {compaction.table}", done, total)
-
-    for group in compaction.plan.groups:
-        new_files = rewrite_group(compaction.store, compaction.metadata, group, compaction.target_bytes, report_rows)
+    groups = compaction.plan.groups
+    rewriter_class = OwnedGroupRewriter if compaction.has_owners else GroupRewriter
+    rewriter = rewriter_class(compaction.store.files, drop_history(compaction.metadata), compaction.target_bytes)
+    outside_paths = list_outside_paths(compaction.store.warehouse, compaction.plan.replaced_files)
+    activity = f"compact {compaction.table}"
+    byte_count = compaction.plan.rewritten_bytes
+    results = options.work.run(rewriter, groups, byte_count, activity, local_paths=outside_paths)
+    for group, new_files in zip(groups, results, strict=True):
         files += new_files
         replaces |= {file.file_path: [entry.path for entry in group.data] for file in new_files}
     return _RewrittenFiles(tuple(files), replaces)

@@ -6,14 +6,18 @@ manifests and delete files; writes nothing.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from pyiceberg.conversions import from_bytes
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.transforms import VoidTransform
 from pyiceberg.typedef import Record
+from pyiceberg.types import PrimitiveType
 
+from runnel.lake.iceberg.data_file_owners import MAX_RUNS
 from runnel.lake.iceberg.file_io import normalize_location
 from runnel.lake.iceberg.manifests import MAX_ENTRIES, MERGE_COUNT, FileEntry, read_entries, read_manifests
+from runnel.lake.owners.row_runs import list_runs, load_footers
 from runnel.lake.scan.scan_sql import check_scannable, normalize_file_path
 from runnel.lake.upkeep import position_deletes
 
@@ -21,6 +25,8 @@ if TYPE_CHECKING:
     from runnel.lake.store import Store
 
 SMALL_SHARE = 0.5  # of the target size: a smaller file is merged with others
+SORTED_BIN_SHARE = 4  # of the target size: files of a sorted table are merged in larger groups, so that fewer overlap
+OWNED_BIN_SHARE = 8  # of the target size, which is small if rows have owners: the overhead of many tiny files vanishes
 
 
 @dataclass(frozen=True)
@@ -33,7 +39,10 @@ class TargetPartition:
 
 @dataclass(frozen=True)
 class FileGroup:
-    """Data files to be rewritten into new files of one partition, with the deletes that apply to them."""
+    """Data files to be rewritten into new files of one partition, with the deletes that apply to them.
+
+    A group is small enough to be rewritten at once: the files of a large partition form several groups.
+    """
 
     target_partition: TargetPartition
     data: tuple[FileEntry, ...]
@@ -59,13 +68,26 @@ class CompactionPlan:
         """Return the data files that are rewritten."""
         return tuple(entry for group in self.groups for entry in group.data)
 
+    @property
+    def rewritten_bytes(self) -> int:
+        """Return the size of the data files that are rewritten."""
+        return sum(entry.file.file_size_in_bytes for entry in self.replaced_files)
+
 
 def plan_compaction(
-    store: "Store", metadata: TableMetadata, target_bytes: int, *, force: bool, only_small: bool = False
+    store: "Store",
+    metadata: TableMetadata,
+    target_bytes: int,
+    *,
+    force: bool,
+    only_small: bool = False,
+    only_owned: bool = False,
 ) -> CompactionPlan:
     """Return what a compaction has to do. Files outside the warehouse are rewritten only with `force`.
 
-    With `only_small`, large files are left alone even if rows of them are deleted.
+    With `only_small`, large files are left alone even if rows of them are deleted. With `only_owned`, files are left
+    alone unless it is known from which source file each row came; many runs of rows make a file large, too. Files with
+    deleted rows are left alone then: merges and reverts take a piece that was moved for the same rows.
 
     Raises Unscannable if only Spark can apply some of the deletes.
     """
@@ -74,9 +96,15 @@ def plan_compaction(
     deletes = [entry for entry in live_entries if not entry.is_data]
     check_scannable(metadata, deletes)
     deletes_by_file = _match_deletes(data, deletes)
+    if only_owned:
+        load_footers(store, data)
+    run_counts = {entry.path: len(list_runs(store, entry)) for entry in data} if only_owned else {}
     candidates: dict[TargetPartition, list[FileEntry]] = {}
     for entry in data:
-        is_small = entry.file.file_size_in_bytes < SMALL_SHARE * target_bytes
+        run_count = run_counts.get(entry.path, 0)
+        if only_owned and (not run_count or entry.path in deletes_by_file):
+            continue
+        is_small = entry.file.file_size_in_bytes < SMALL_SHARE * target_bytes and run_count < SMALL_SHARE * MAX_RUNS
         has_deleted_rows = entry.path in deletes_by_file and not only_small
         is_selected = is_small or has_deleted_rows if is_in_warehouse(store, entry.path) else force
         if is_selected:
@@ -84,7 +112,8 @@ def plan_compaction(
     deletes_to_apply = {} if only_small else deletes_by_file
     selected_groups = [
         (partition, files)
-        for partition, files in candidates.items()
+        for partition, partition_files in candidates.items()
+        for files in _form_bins(metadata, partition_files, target_bytes, run_counts)
         if len(files) > 1 or _is_rewritten_alone(store, files[0], deletes_to_apply)
     ]
     groups = [_build_group(partition, files, deletes_by_file) for partition, files in selected_groups]
@@ -95,6 +124,56 @@ def plan_compaction(
     return CompactionPlan(
         tuple(groups), tuple(dropped), _needs_manifest_merge(store, metadata, live_entries, len(touched_manifests))
     )
+
+
+def _form_bins(
+    metadata: TableMetadata, files: list[FileEntry], target_bytes: int, run_counts: Mapping[str, int]
+) -> list[list[FileEntry]]:
+    """Return the files of a partition in groups that are rewritten at once.
+
+    If their rows have owners, `run_counts` has the runs of each file. Such files keep their order, and those of a group
+    have no more runs than one file may have.
+    """
+    if run_counts:
+        return _split_into_bins(files, OWNED_BIN_SHARE * target_bytes, run_counts)
+    bin_bytes = target_bytes * (SORTED_BIN_SHARE if metadata.sort_order().fields else 1)
+    return _split_into_bins(_sort_by_lower_bound(metadata, files), bin_bytes, {})
+
+
+def _split_into_bins(
+    files: Sequence[FileEntry], bin_bytes: int, run_counts: Mapping[str, int]
+) -> list[list[FileEntry]]:
+    """Return the files in groups, in order, of about `bin_bytes` each; a last file joins the group before it."""
+    bins: list[list[FileEntry]] = []
+    size, runs = bin_bytes, list[int]()
+    for entry in files:
+        run_count = run_counts.get(entry.path, 0)
+        if size >= bin_bytes or runs[-1] + run_count > MAX_RUNS:
+            bins.append([])
+            runs.append(0)
+            size = 0
+        bins[-1].append(entry)
+        runs[-1] += run_count
+        size += entry.file.file_size_in_bytes
+    if len(bins) > 1 and len(bins[-1]) == 1 and sum(runs[-2:]) <= MAX_RUNS:
+        last_bin = bins.pop()
+        bins[-1].extend(last_bin)
+    return bins
+
+
+def _sort_by_lower_bound(metadata: TableMetadata, files: list[FileEntry]) -> list[FileEntry]:
+    """Return files in the order of the smallest value of the column that the table is sorted by first, if any."""
+    sort_fields = metadata.sort_order().fields
+    column = metadata.schema().find_field(sort_fields[0].source_id) if sort_fields else None
+    if column is None or not isinstance(column.field_type, PrimitiveType):
+        return files
+    field_type = column.field_type
+
+    def read_lower_bound(entry: FileEntry) -> tuple[bool, Any]:
+        bound = (entry.file.lower_bounds or {}).get(column.field_id)
+        return (False, 0) if bound is None else (True, from_bytes(field_type, bound))
+
+    return sorted(files, key=read_lower_bound)
 
 
 def _is_rewritten_alone(store: "Store", entry: FileEntry, deletes_by_file: Mapping[str, object]) -> bool:

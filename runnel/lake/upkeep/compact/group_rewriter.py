@@ -1,9 +1,10 @@
 """Write the rows of a group of files into new files of one partition, in the table's order.
 
-Rows stream from DuckDB to Parquet; a sort that does not fit in memory spills to a temporary folder.
+Rows stream from DuckDB to Parquet; a sort that does not fit in memory spills to a temporary folder. A group is a work
+unit: it is rewritten in this process or on an executor of Spark.
 """
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -26,14 +27,16 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import StringType
 
 from runnel.errors import CorruptData
+from runnel.lake.iceberg.data_file_owners import RowRun
 from runnel.lake.iceberg.parquet_writer import RowWriter
 from runnel.lake.scan.duckdb_connection import connect_duckdb
 from runnel.lake.scan.duckdb_types import quote_identifier
 from runnel.lake.scan.scan_sql import rows_sql
 from runnel.lake.upkeep.compact.file_selection import FileGroup, TargetPartition
+from runnel.lake.warehouse_files import WarehouseFiles
 
 if TYPE_CHECKING:
-    from runnel.lake.store import Store
+    from runnel.lake.warehouse_files import FileAccess
 
 BATCH_BYTES = 16 * 1024 * 1024
 MOST_ROWS = 65_536
@@ -69,10 +72,19 @@ class PartitionWriter(RowWriter):
     """Writes batches of rows that all belong to one partition, of any spec of the table, into data files."""
 
     def __init__(
-        self, store: "Store", metadata: TableMetadata, target_partition: TargetPartition, target_bytes: int
+        self,
+        store: "FileAccess",
+        metadata: TableMetadata,
+        target_partition: TargetPartition,
+        target_bytes: int,
+        *,
+        is_shared: bool = False,
     ) -> None:
         super().__init__(
-            store, metadata.model_copy(update={"default_spec_id": target_partition.spec_id}), target_bytes=target_bytes
+            store,
+            metadata.model_copy(update={"default_spec_id": target_partition.spec_id}),
+            target_bytes=target_bytes,
+            is_shared=is_shared,
         )
         self.row_group_bytes = min(self.row_group_bytes, target_bytes)
         self._key = (
@@ -81,17 +93,27 @@ class PartitionWriter(RowWriter):
             else _KnownPartitionKey([], self.spec, self.schema, target_partition.partition)
         )
 
-    def write(self, batch: pa.RecordBatch | pa.Table) -> None:
-        """Write some rows."""
-        table = pa.Table.from_batches([batch]) if isinstance(batch, pa.RecordBatch) else batch
-        if table.num_rows:
-            self.rows += table.num_rows
-            self._append(self._key, table.select(self.arrow_schema.names).cast(self.arrow_schema))
+    def _append_rows(self, table: pa.Table, runs: Sequence[RowRun]) -> None:
+        self._append(self._key, table, runs)
 
 
-def rewrite_group(
-    store: "Store", metadata: TableMetadata, group: FileGroup, target_bytes: int, report_rows: Callable[[int], None]
-) -> list[DataFile]:
+@dataclass(frozen=True)
+class GroupRewriter:
+    """Rewrites groups of files of one version of a table; can be pickled.
+
+    `metadata` needs no snapshots: the groups name the files.
+    """
+
+    files: WarehouseFiles
+    metadata: TableMetadata
+    target_bytes: int
+
+    def __call__(self, group: FileGroup) -> list[DataFile]:
+        """Rewrite a group and return the new files."""
+        return rewrite_group(self.files, self.metadata, group, self.target_bytes)
+
+
+def rewrite_group(store: "FileAccess", metadata: TableMetadata, group: FileGroup, target_bytes: int) -> list[DataFile]:
     """Rewrite a group's rows and return the new files; raise if rows are missing."""
     order, is_complete = _build_sort_order(metadata)
     sql = rows_sql(store, metadata, [*group.data, *group.deletes])
@@ -99,10 +121,18 @@ def rewrite_group(
         sql = f"SELECT * FROM ({sql}) ORDER BY {order}"
     writer = PartitionWriter(store, metadata, group.target_partition, target_bytes)
     with connect_duckdb() as connection:
-        for batch in connection.sql(sql).to_arrow_reader(_choose_batch_rows(group)):
+        for batch in connection.sql(sql).to_arrow_reader(choose_batch_rows(group)):
             writer.write(batch)
-            report_rows(batch.num_rows)
     new_files = writer.close()
+    check_row_count(group, writer, new_files)
+    if order and is_complete:
+        for file in new_files:
+            file[_SORT_ORDER_ID] = metadata.default_sort_order_id
+    return new_files
+
+
+def check_row_count(group: FileGroup, writer: PartitionWriter, new_files: list[DataFile]) -> None:
+    """Raise if the new files don't have as many rows as the group."""
     if writer.rows != group.rows or sum(file.record_count for file in new_files) != group.rows:
         raise CorruptData(
             "COMPACT_ROWS",
@@ -110,13 +140,10 @@ def rewrite_group(
             "nothing was published",
             fix="run `runnel fsck`: a file of the table may be damaged",
         )
-    if order and is_complete:
-        for file in new_files:
-            file[_SORT_ORDER_ID] = metadata.default_sort_order_id
-    return new_files
 
 
-def _choose_batch_rows(group: FileGroup) -> int:
+def choose_batch_rows(group: FileGroup) -> int:
+    """Return how many rows of a group are read at once."""
     size = sum(entry.file.file_size_in_bytes for entry in group.data)
     return max(64, min(MOST_ROWS, BATCH_BYTES * max(group.rows, 1) // max(size, 1)))
 

@@ -15,19 +15,20 @@ from runnel.lake.flow_state.ingest_positions import has_ingested
 from runnel.lake.history.refs import read_head
 from runnel.lake.upkeep.erase.condition import Condition
 from runnel.lake.upkeep.erase.erasure import Erasure
+from runnel.lake.work_runner import WorkContext
 from runnel.names import TableName
 
 if TYPE_CHECKING:
     from runnel.lake.store import Store
 
 
-def refuse_rows_in_log(store: "Store", table: TableName, condition: Condition) -> None:
+def refuse_rows_in_log(store: "Store", table: TableName, condition: Condition, work: WorkContext) -> None:
     """Raise ERASE_LOG if the change log of a table has rows to be erased, or if that can't be determined."""
     log = log_table_of(table)
     if not store.db.read(lambda connection: _is_filled_by_source(connection, log)):
         return
     reason = "has such rows"
-    erasure = Erasure(store, log, condition, None)
+    erasure = Erasure(store, log, condition, work)
     try:
         erasure.find_affected_versions()
     except RunnelError as error:

@@ -255,7 +255,7 @@ class _DuckdbRenderer:
     def unsupported_error(self, node: exp.Expr) -> Mistake:
         hint = "write a quote inside a string as \\'" if isinstance(node, exp.Concat) else None
         return _condition_error(
-            f"{quote_value(node.sql(dialect='spark', comments=False))} is not allowed in the condition of an erasure",
+            f"{quote_value(node.sql(dialect='spark', comments=False))} is not allowed in this condition",
             hint,
         )
 

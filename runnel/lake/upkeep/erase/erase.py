@@ -34,7 +34,8 @@ from runnel.lake.upkeep.erase.version_references import NewVersionAppeared
 from runnel.lake.upkeep.gc import retained_results
 from runnel.lake.upkeep.gc.retained_commits import iter_version_uses, read_catalog_rows, read_unexpired_commits
 from runnel.lake.warehouse_owner import confirm_owner
-from runnel.model.progress import Progress
+from runnel.lake.work_runner import IN_PROCESS, WorkContext
+from runnel.model.work_place import WorkPlace
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
@@ -88,16 +89,17 @@ class ErasureResult:
     downstream: tuple[DerivedTable, ...] = ()
     sinks: tuple[str, ...] = ()  # they have delivered these tables out of the lake
     dry_run: bool = False
+    place: WorkPlace | None = None  # where files were searched and rewritten
 
 
 def erase(
-    store: "Store", table: "TableName", where: str, *, dry_run: bool = False, report_progress: Progress | None = None
+    store: "Store", table: "TableName", where: str, *, dry_run: bool = False, work: WorkContext = IN_PROCESS
 ) -> ErasureResult:
     """Remove the rows that match a condition from every retained version of a table.
 
     `where` is a condition in a safe subset of Spark SQL over the table's columns. Raises ERASE_OUTSIDE_FILE, having
     changed nothing, if a file that was registered in place holds such rows, and ERASE_LOG if the table is computed from
-    a change log that still has them.
+    a change log that still has them. `work` says where files are searched and rewritten.
     """
     condition = parse_condition(where)
     if not dry_run:
@@ -105,12 +107,12 @@ def erase(
         expiry.remove_expired(store.db, store.db.read(store.db.now))  # a writer that died does not count as open
         delete_listed_files(store)
     with acquire_pin(store.db, "write") as pin:
-        refuse_rows_in_log(store, table, condition)
-        erasure = Erasure(store, table, condition, report_progress)
+        refuse_rows_in_log(store, table, condition, work)
+        erasure = Erasure(store, table, condition, work)
         erasure.find_affected_versions()  # raises before anything changes
         events = erase_from_inbox(store, table, condition, erasure.newest_metadata, dry_run=dry_run)
         result = _run_erasure(store, erasure, pin, dry_run=dry_run)
-    quarantine = _erase_quarantine(store, erasure, dry_run=dry_run, report_progress=report_progress)
+    quarantine = _erase_quarantine(store, erasure, work, dry_run=dry_run)
     downstream = store.db.read(lambda connection: find_derived_tables(connection, table))
     names = {str(table), *(derived_table.table for derived_table in downstream)}
     sinks = store.db.read(lambda connection: find_sinks(connection, names))
@@ -134,22 +136,18 @@ def _run_erasure(store: "Store", erasure: Erasure, pin: str, *, dry_run: bool) -
         raise RunnelError("ERASE_BUSY", what, fix="try again") from None
 
 
-def _erase_quarantine(
-    store: "Store", erasure: Erasure, *, dry_run: bool, report_progress: Progress | None
-) -> ErasedQuarantine | None:
+def _erase_quarantine(store: "Store", erasure: Erasure, work: WorkContext, *, dry_run: bool) -> ErasedQuarantine | None:
     """Erase the matching records of the table's quarantine from all versions; return None if it has no quarantine."""
     table, name, rows = erasure.table, quarantine_table_of(erasure.table), 0
     locations = store.db.read(lambda connection: _list_retained_versions(connection, str(name)))
     if not locations:
         return None
     record_condition, untestable_count = find_matching_records(
-        store, locations, erasure.condition, erasure.newest_metadata
+        store, locations, erasure.condition, erasure.newest_metadata, work
     )
     if record_condition is not None:
         with acquire_pin(store.db, "write") as pin:
-            rows = _run_erasure(
-                store, Erasure(store, name, record_condition, report_progress), pin, dry_run=dry_run
-            ).copies
+            rows = _run_erasure(store, Erasure(store, name, record_condition, work), pin, dry_run=dry_run).copies
     fix = f"inspect them with runnel quarantine {table} --raw, then runnel erase {name} --where \"raw like '...'\""
     return ErasedQuarantine(str(name), rows, untestable_count, fix if untestable_count else None)
 
@@ -200,4 +198,5 @@ def _build_result(
         left=max(published.listed_count - published.deleted, 0) if published and published.waits_for_writes else 0,
         streams=tuple(erasure.streams),
         dry_run=dry_run,
+        place=erasure.runner.place,
     )

@@ -4,7 +4,7 @@ Reads the lake and stages new files; nothing points at them until they are publi
 has changed, it handles only new versions.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,12 +20,14 @@ from runnel.lake.iceberg.manifests import FileEntry
 from runnel.lake.iceberg.table_metadata import check_writable
 from runnel.lake.scan.duckdb_types import DuckdbScanError
 from runnel.lake.scan.scan_sql import normalize_file_path
+from runnel.lake.scan.scan_units import count_bytes, list_outside_paths
 from runnel.lake.upkeep import position_deletes
 from runnel.lake.upkeep.append_log_rewrite import AppendLogRewriter
 from runnel.lake.upkeep.compact.file_selection import is_in_warehouse
 from runnel.lake.upkeep.erase import row_matches
 from runnel.lake.upkeep.erase.condition import Condition
-from runnel.lake.upkeep.erase.file_stripper import strip_rows
+from runnel.lake.upkeep.erase.file_rewriter import FileRewrite, RewrittenFiles
+from runnel.lake.upkeep.erase.file_search import FileSearcher, SearchGroup, divide_groups
 from runnel.lake.upkeep.erase.version_references import (
     VersionReferences,
     VersionSwap,
@@ -35,7 +37,7 @@ from runnel.lake.upkeep.erase.version_references import (
 from runnel.lake.upkeep.erase.version_rewriter import LoadedVersion, VersionReader, VersionRewriter
 from runnel.lake.upkeep.gc.mark import MarkedFiles, normalize_path
 from runnel.lake.upkeep.gc.retained_commits import iter_version_uses, read_unexpired_commits
-from runnel.model.progress import Progress
+from runnel.lake.work_runner import ProcessRunner, ReportUnits, WorkContext, WorkRunner
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
@@ -47,9 +49,7 @@ if TYPE_CHECKING:
 class Erasure:
     """An erasure of rows from a table."""
 
-    def __init__(
-        self, store: "Store", table: "TableName", condition: Condition, report_progress: Progress | None
-    ) -> None:
+    def __init__(self, store: "Store", table: "TableName", condition: Condition, work: WorkContext) -> None:
         self.store = store
         self.table = table
         self.condition = condition
@@ -57,7 +57,8 @@ class Erasure:
         self.versions: dict[str, LoadedVersion] = {}
         self.swept_locations: set[str] = set()  # versions of expired commits that gc has deleted
         self.affected_locations: list[str] = []
-        self._report_progress = report_progress
+        self._work = work
+        self._runner: WorkRunner | None = None  # chosen by the size of the files that are searched first
         self._references = VersionReferences((), (), (), ())
         self._required_locations: set[str] = set()  # versions that must be readable
         self._missing_files: set[str] = set()  # files that only swept versions list
@@ -69,8 +70,7 @@ class Erasure:
         self._touched_files: set[str] = set()  # data files to be rewritten or dropped
         self._staged_files: set[str] = set()
         self._unlisted_files: set[str] = set()  # removed data files whose bounds manifests still record
-        self._stripped_files: dict[tuple[str, frozenset[str]], DataFile | None] = {}
-        self._empty_files: dict[tuple[str, frozenset[str]], DataFile] = {}  # files without rows, for append logs
+        self._rewritten_files = RewrittenFiles(store.files)
         self._replacements: dict[str, dict[str, DataFile | None]] = {}
         self._new_locations: dict[str, str] = {}
         self._version_reader, self._rewriter = VersionReader(store), VersionRewriter(store)
@@ -111,6 +111,11 @@ class Erasure:
         """Return every version that was examined."""
         return frozenset(self.versions) | frozenset(self.swept_locations)
 
+    @property
+    def runner(self) -> WorkRunner:
+        """Return where files are searched and rewritten."""
+        return self._runner or ProcessRunner()
+
     def find_affected_versions(self) -> None:
         """Read all versions that exist now, find the rows that match, and the versions that have to change."""
         self._read_versions()
@@ -118,12 +123,7 @@ class Erasure:
             self.versions[location] for location in self._references.head_locations if location in self.versions
         ]
         columns = row_matches.ConditionColumns(self.condition, newest_versions, self.versions.values())
-        try:
-            row_matches.find_matches(
-                self.store, columns, self.versions.values(), self._matches, self._make_phase_reporter("look")
-            )
-        except DuckdbScanError as error:
-            raise _needs_spark_error(error.what) from error
+        self._search_files(row_matches.plan_search(columns, self.versions.values(), self._matches.searched_files))
         outside_paths = [path for path in self._matches.positions_by_file if not is_in_warehouse(self.store, path)]
         if outside_paths:
             raise RunnelError(
@@ -147,6 +147,8 @@ class Erasure:
         if self._staged_files != self._touched_files:  # a new version added more files
             self._new_locations, self._replacements, self._staged_files = {}, {}, set(self._touched_files)
         locations = [location for location in self.affected_locations if location not in self._new_locations]
+        rewrites = (rewrite for location in locations for rewrite in self._iter_rewrites(self.versions[location]))
+        self._rewritten_files.add(rewrites, self.runner, self._make_phase_reporter("rewrite"))
         for location in locations:
             self._replacements[location] = self._build_replacements(self.versions[location])
         failpoints.reach(failpoints.ERASE_FILES)
@@ -158,6 +160,19 @@ class Erasure:
                 self._new_locations[location] = self._rewriter.rewrite(version, replacements)
             report(done, len(locations))
         self._files_to_delete = self._find_unneeded_files()
+
+    def _search_files(self, groups: list[SearchGroup]) -> None:
+        entries = [entry for group in groups for entry in group.entries]
+        if self._runner is None:
+            outside_paths = list_outside_paths(self.store.warehouse, entries)
+            self._runner = self._work.choose_runner(count_bytes(entries), outside_paths)
+        units = list(divide_groups(groups, self._runner))
+        try:
+            results = self._runner.run(FileSearcher(self.store.files), units, self._make_phase_reporter("look"))
+        except DuckdbScanError as error:
+            raise _needs_spark_error(error.what) from error
+        for unit, rows in zip(units, results, strict=True):
+            self._matches.add(unit, rows)
 
     def build_swap(self) -> VersionSwap:
         """Return which new versions and files replace which old ones once this is published."""
@@ -350,15 +365,9 @@ class Erasure:
         live_entries = {entry.path: entry for listing in version.current_manifests for entry in listing.live_entries}
         deletes = [entry for entry in live_entries.values() if not entry.is_data]
         replacements: dict[str, DataFile | None] = dict.fromkeys(self._touched_files | self._unlisted_files)
-        for path in self._touched_files & live_entries.keys():
-            file_deletes = [
-                delete
-                for delete in deletes
-                if position_deletes.applies_to(delete, live_entries[path], self._names_by_delete)
-            ]
-            replacements[path] = self._strip_file(
-                version, live_entries[path], file_deletes, keep_empty=version.location in self._append_log_locations
-            )
+        for _, rewrite in self._iter_rewrites(version):
+            new_file = self._rewritten_files.get(rewrite.key, keep_empty=rewrite.keep_empty)
+            replacements[rewrite.entry.path] = new_file
         touched_names = {normalize_file_path(path) for path in self._touched_files}
         untouched_names = {
             normalize_file_path(path) for path, entry in live_entries.items() if entry.is_data
@@ -369,27 +378,18 @@ class Erasure:
                 replacements[delete.path] = None
         return replacements
 
-    def _strip_file(
-        self, version: LoadedVersion, entry: FileEntry, deletes: list[FileEntry], *, keep_empty: bool
-    ) -> DataFile | None:
-        """Return a file without the erased rows and the deleted rows, whose recorded positions would not fit it."""
-        cache_key = (entry.path, frozenset(delete.path for delete in deletes))
-        if cache_key not in self._stripped_files or (
-            keep_empty and self._stripped_files[cache_key] is None and cache_key not in self._empty_files
-        ):
-            matching_positions = self._matches.positions_by_file.get(entry.path, np.empty(0, dtype=np.int64))
-            removed_positions = np.union1d(matching_positions, position_deletes.read_positions(deletes, entry))
-            new_file, row_count = strip_rows(
-                self.store, version.metadata, entry, removed_positions, keep_empty=keep_empty
+    def _iter_rewrites(self, version: LoadedVersion) -> Iterator[tuple[TableMetadata, FileRewrite]]:
+        """Yield the data files of a version that have to be rewritten. Append logs keep files without rows."""
+        live_entries = {entry.path: entry for listing in version.current_manifests for entry in listing.live_entries}
+        deletes = [entry for entry in live_entries.values() if not entry.is_data]
+        keep_empty = version.location in self._append_log_locations
+        for path in self._touched_files & live_entries.keys():
+            entry = live_entries[path]
+            file_deletes = tuple(
+                delete for delete in deletes if position_deletes.applies_to(delete, entry, self._names_by_delete)
             )
-            self._stripped_files[cache_key] = new_file if row_count else None
-            if new_file is not None and not row_count:
-                self._empty_files[cache_key] = new_file
-        return (
-            self._empty_files.get(cache_key)
-            if keep_empty and self._stripped_files[cache_key] is None
-            else self._stripped_files[cache_key]
-        )
+            positions = self._matches.positions_by_file.get(path, np.empty(0, dtype=np.int64))
+            yield version.metadata, FileRewrite(entry, positions, file_deletes, keep_empty)
 
     def _count_rows(self) -> None:
         self.rows_by_branch, self._current_positions = {}, {}
@@ -420,12 +420,8 @@ class Erasure:
                 else positions,
             )
 
-    def _make_phase_reporter(self, phase: str) -> Callable[[int, int], None]:
-        def report(done: int, total: int) -> None:
-            if self._report_progress is not None:
-                self._report_progress(f"erase {self.table}: {phase}", done, total)
-
-        return report
+    def _make_phase_reporter(self, phase: str) -> ReportUnits:
+        return self._work.make_unit_reporter(f"erase {self.table}: {phase}")
 
 
 def _iter_entries(version: LoadedVersion) -> Iterator[FileEntry]:

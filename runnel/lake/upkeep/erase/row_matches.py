@@ -1,12 +1,11 @@
-"""Find the rows of all versions of a table that a condition matches, file by file.
+"""Plan the search for the rows of all versions of a table that a condition matches, file by file.
 
-A column is identified by its field id, whatever a version calls it. Rows are read directly from files, so rows that a
-delete hides are found as well. Reads only.
+A column is identified by its field id, whatever a version calls it. `file_search.py` searches the files.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from pyiceberg.schema import Schema
@@ -14,21 +13,13 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.types import DecimalType, DoubleType, IcebergType, LongType, NestedField
 
 from runnel.errors import Conflict, Mistake, did_you_mean
-from runnel.lake.iceberg.file_io import normalize_location
 from runnel.lake.iceberg.manifests import FileEntry
 from runnel.lake.iceberg.table_properties import is_file_table
-from runnel.lake.scan.duckdb_connection import connect_duckdb
-from runnel.lake.scan.scan_sql import FILE_COLUMN, POSITION_COLUMN, rows_sql
 from runnel.lake.upkeep.erase.condition import Condition, render_condition
+from runnel.lake.upkeep.erase.file_search import BLOB, MatchingRows, SearchGroup, build_search_group
 from runnel.lake.upkeep.erase.version_rewriter import LoadedVersion
 
-if TYPE_CHECKING:
-    from runnel.lake.store import Store
-
-_PROBE_ID = 1_000_000  # no table has this schema id; so files are read by field id, never by name
 _NO_FIELD = 2_000_000_000  # a field id that no file has: its column is null
-_FILES_AT_ONCE = 200
-_BLOB = "blob"
 FieldIds = tuple[int | None, ...]
 """The field id of each column of a condition, or None if a version does not have the column."""
 
@@ -40,6 +31,12 @@ class RowMatches:
     positions_by_file: dict[str, "np.ndarray[Any, Any]"] = field(default_factory=dict)
     blobs: set[str] = field(default_factory=set)
     searched_files: set[str] = field(default_factory=set)
+
+    def add(self, unit: SearchGroup, rows: MatchingRows) -> None:
+        """Add what the search of some files found."""
+        self.positions_by_file |= rows.positions_by_file
+        self.blobs |= rows.blobs
+        self.searched_files |= {entry.path for entry in unit.entries}
 
 
 @dataclass(frozen=True)
@@ -140,35 +137,29 @@ class ConditionColumns:
         return next(kind for (column_name, _), kind in self.types.items() if column_name == name)
 
 
-def find_matches(
-    store: "Store",
-    columns: ConditionColumns,
-    versions: Iterable[LoadedVersion],
-    matches: RowMatches,
-    report_progress: Callable[[int, int], None],
-) -> None:
-    """Search every data file of the versions that was not searched before, and add the matching rows to `matches`."""
+def plan_search(
+    columns: ConditionColumns, versions: Iterable[LoadedVersion], searched_files: Collection[str]
+) -> list[SearchGroup]:
+    """Return the data files of the versions that were not searched before."""
     groups: dict[tuple[Any, ...], list[_FileCandidate]] = {}
-    candidates = _collect_candidates(columns, versions, matches.searched_files)
-    for candidate in candidates:
+    for candidate in _collect_candidates(columns, versions, searched_files):
         ids = _agree_field_ids(columns, candidate)
         metadata = candidate.metadata
         mapping = metadata.properties.get("schema.name-mapping.default")
         key = (ids, metadata.location, is_file_table(metadata), repr(metadata.partition_specs), mapping)
         groups.setdefault(key, []).append(candidate)
-    done = 0
-    for (ids, *_rest), group in groups.items():
-        fields = columns.build_fields(ids)
-        sql = render_condition(columns.condition, {column.name: column for column in fields})
-        for start in range(0, len(group), _FILES_AT_ONCE):
-            batch = group[start : start + _FILES_AT_ONCE]
-            _search_files(store, batch, fields, sql, matches)
-            done += len(batch)
-            report_progress(done, len(candidates))
+    return [_build_group(columns, ids, group) for (ids, *_rest), group in groups.items()]
+
+
+def _build_group(columns: ConditionColumns, ids: FieldIds, group: Sequence[_FileCandidate]) -> SearchGroup:
+    metadata, fields = group[0].metadata, columns.build_fields(ids)
+    condition_sql = render_condition(columns.condition, {column.name: column for column in fields})
+    blob_field = _find_column(metadata.schema(), BLOB) if is_file_table(metadata) else None
+    return build_search_group(metadata, fields, blob_field, condition_sql, [candidate.entry for candidate in group])
 
 
 def _collect_candidates(
-    columns: ConditionColumns, versions: Iterable[LoadedVersion], searched_files: set[str]
+    columns: ConditionColumns, versions: Iterable[LoadedVersion], searched_files: Collection[str]
 ) -> list[_FileCandidate]:
     candidates: dict[str, _FileCandidate] = {}
     for version in versions:
@@ -194,44 +185,6 @@ def _agree_field_ids(columns: ConditionColumns, candidate: _FileCandidate) -> Fi
             raise _ambiguous_column_error(name)
         agreed_ids.append(next(iter(distinct_ids), None))
     return tuple(agreed_ids)
-
-
-def _search_files(
-    store: "Store", batch: Sequence[_FileCandidate], fields: list[NestedField], where: str, matches: RowMatches
-) -> None:
-    import duckdb
-
-    metadata = batch[0].metadata
-    blob = _find_column(metadata.schema(), _BLOB) if is_file_table(metadata) else None
-    read_fields = list(fields)
-    if blob is not None and all(column.field_id != blob.field_id for column in fields):
-        read_fields.append(NestedField(blob.field_id, _BLOB, blob.field_type, required=False))
-    schema = Schema(*read_fields, schema_id=_PROBE_ID)
-    probe_metadata = metadata.model_copy(update={"schemas": [schema], "current_schema_id": _PROBE_ID})
-    rows = rows_sql(store, probe_metadata, [candidate.entry for candidate in batch], with_positions=True)
-    blob_column = f", {_BLOB}" if blob is not None else ""
-    sql = f'SELECT "{FILE_COLUMN}", "{POSITION_COLUMN}"{blob_column} FROM ({rows}) WHERE {where}'
-    try:
-        with connect_duckdb() as connection:
-            result = connection.execute(sql).fetchnumpy()
-    except (duckdb.ConversionException, duckdb.BinderException, duckdb.OutOfRangeException) as error:
-        what = f"the condition can't be compared with the table's columns: {str(error).splitlines()[0]}"
-        raise Mistake("ERASE_CONDITION", what, fix="compare each column with values of its own type") from error
-    _record_matches(batch, result, matches)
-    matches.searched_files |= {candidate.entry.path for candidate in batch}
-
-
-def _record_matches(batch: Sequence[_FileCandidate], result: Mapping[str, Any], matches: RowMatches) -> None:
-    paths = {normalize_location(candidate.entry.path): candidate.entry.path for candidate in batch}
-    files, positions = (
-        np.asarray(result[FILE_COLUMN], dtype=object),
-        np.asarray(result[POSITION_COLUMN], dtype=np.int64),
-    )
-    for file in set(files):
-        matches.positions_by_file[paths[file]] = np.unique(positions[files == file])
-    if _BLOB in result and len(files):
-        blobs = result[_BLOB]
-        matches.blobs |= {str(blob) for blob in np.ma.compressed(np.ma.asarray(blobs)) if blob is not None}
 
 
 def _find_column(schema: Schema, name: str) -> NestedField | None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from runnel.errors import CorruptData
 from runnel.lake.files import blobs
+from runnel.lake.iceberg.data_file_owners import OWNERS_KEY, decode_runs, is_shared
 from runnel.lake.iceberg.file_io import StoredFile, list_files
 from runnel.lake.iceberg.table_metadata import load_metadata
 from runnel.lake.iceberg.table_properties import is_file_table
@@ -151,12 +152,16 @@ class ContentChecker:
 
         try:
             with self.store.io.new_input(path).open() as stream:
-                rows = pq.read_metadata(cast(Any, stream)).num_rows
+                footer = pq.read_metadata(cast(Any, stream))
         except (OSError, pa.ArrowException) as error:
             yield Flaw("FSCK_FILE_DAMAGED", path, f"{path} can't be read as Parquet: {str(error).splitlines()[0]}")
             return
+        rows = footer.num_rows
         if rows != records:
             yield Flaw("FSCK_ROW_COUNT", path, f"{path} has {rows:,} rows, but {records:,} are recorded")
+        elif is_shared(path) and _count_owned_rows(path, (footer.metadata or {}).get(OWNERS_KEY.encode())) != rows:
+            what = f"{path} does not say of each of its {rows:,} rows from which file of the source it came"
+            yield Flaw("FSCK_OWNERS", path, what)
 
     def _list_blobs(self, use: VersionUse, seen: set[str] | None) -> Iterator[str]:
         try:
@@ -177,6 +182,14 @@ class ContentChecker:
             if what:
                 self._flaws[path] = (Flaw("FSCK_BLOB", path, f"the blob {path} {what}"),)
         return self._flaws.get(path, ())
+
+
+def _count_owned_rows(path: str, owners: bytes | None) -> int:
+    """Return for how many rows the footer of a shared data file names the owner."""
+    try:
+        return sum(run.rows for run in decode_runs(path, owners or b"[]"))
+    except (ValueError, TypeError):
+        return 0
 
 
 def find_commit_span(uses: Sequence[VersionUse]) -> tuple[str, ...]:

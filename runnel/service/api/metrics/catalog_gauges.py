@@ -169,6 +169,9 @@ def _lag_seconds(schedule: "ScheduleRecord", now: datetime) -> float:
 
 
 _STREAM_GAUGES: "Mapping[str, tuple[str, Callable[[StreamHealth, datetime], float | None]]]" = {
+    "behind_rows": ("Rows not read", lambda health, _: health.behind_rows),
+    "behind_files": ("Files not read", lambda health, _: health.behind_files),
+    "behind_bytes": ("Bytes of files not read", lambda health, _: health.behind_bytes),
     "behind_seconds": ("Age of the oldest change not read", lambda health, _: health.behind_seconds),
     "rows_per_second": ("Rows that arrived in the last minute", lambda health, _: health.rows_per_second),
     "running": ("1 if it is running", lambda health, _: float(health.state in ("running", "waiting"))),
@@ -179,6 +182,7 @@ _STREAM_GAUGES: "Mapping[str, tuple[str, Callable[[StreamHealth, datetime], floa
     "state_rows": ("Rows of its state", lambda health, _: health.state_rows),
     "state_bytes": ("Memory of its state", lambda health, _: health.state_bytes),
     "late_rows": ("Rows that arrived too late in the last minute", lambda health, _: health.late_rows),
+    "ahead_rows": ("Rows of the last minute that lie too far in the future", lambda health, _: health.ahead_rows),
     "set_aside_rows": ("Rows that were set aside in the last minute", lambda health, _: health.set_aside),
 }
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from anyio import to_thread
 from fastapi import Request
 
-from runnel.errors import Mistake, RunnelError
+from runnel.errors import Mistake, RunnelError, join_names
 from runnel.lake.control import tokens
 from runnel.lake.control.tokens import Token
 from runnel.service.api.middleware.token_scope import check_path
@@ -23,6 +23,7 @@ PUBLIC_PATHS = frozenset({"/health", "/ready"})
 _CACHE_SECONDS, _MAX_CACHED = 1.0, 1000
 _READ_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 _TOKENS_PATH = f"{API_PREFIX}/tokens"
+_OWN_TOKEN_PATH = f"{API_PREFIX}/token"
 _READ_ONLY_POSTS = frozenset({f"{API_PREFIX}/query"})  # a POST that only reads
 
 
@@ -101,7 +102,10 @@ class _AccessDenied(Mistake):
 
 
 def _check_scope(token: Token, scope: "Scope") -> None:
-    """Refuse writes by tokens of scope `read`, and token management by all but scope `admin`."""
+    """Refuse writes by tokens of scope `read`, token management by all but `admin`, and all but pushes by `push`."""
+    if token.scope == tokens.PUSH:
+        _check_push(token, scope)
+        return
     if scope["path"].startswith(_TOKENS_PATH) and token.scope != tokens.ADMIN:
         what = f"the token `{token.name}` may not create, list or revoke tokens"
         raise _AccessDenied(403, "TOKEN_FORBIDDEN", what, f"use a token of scope {tokens.ADMIN}")
@@ -109,6 +113,17 @@ def _check_scope(token: Token, scope: "Scope") -> None:
         return
     what = f"the token `{token.name}` may only read"
     raise _AccessDenied(403, "TOKEN_FORBIDDEN", what, f"use a token of scope {tokens.WRITE} or {tokens.ADMIN}")
+
+
+def _check_push(token: Token, scope: "Scope") -> None:
+    """Refuse all but events for the token's sources, and the question what the token may do."""
+    if (scope["method"], scope["path"]) == ("GET", _OWN_TOKEN_PATH):
+        return
+    match = EVENTS_PATH.fullmatch(scope["path"])
+    if scope["method"] == "POST" and match is not None and token.can_push_to(match["source"]):
+        return
+    what = f"the token `{token.name}` may only push events to {join_names(token.sources or ())}"
+    raise _AccessDenied(403, "TOKEN_FORBIDDEN", what, "use another token; `runnel token create NAME` creates one")
 
 
 def get_caller(request: Request) -> Token:

@@ -33,10 +33,12 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("runnel.api")
 MAX_BODY_BYTES = 2 * 2**20  # of the body of a POST
+MAX_FILE_BYTES = 64 * 2**20  # of a corrected file
 _KEY_REGEX = r"^[!-~]{1,200}$"
 _KEY_PATTERN = re.compile(_KEY_REGEX.encode())
 _STORED_HEADERS = ("content-type", "location")
 _SWEEP_SECONDS = 600.0
+_FILE_PATHS = re.compile(rf"{API_PREFIX}/quarantine/[^/]+/release")
 _COMMITTING_DELETES = re.compile(rf"{API_PREFIX}/(?:files|quarantine)/[^/]+")
 
 IdempotencyKey = Annotated[
@@ -66,7 +68,7 @@ class IdempotencyMiddleware:
             return
         key = next((value for name, value in scope["headers"] if name == b"idempotency-key"), b"")
         if not _KEY_PATTERN.match(key) or _is_never_stored(scope):  # no key, or one that the route refuses
-            await self._app(scope, _limit_body(receive), send)
+            await self._app(scope, _limit_body(receive, _max_body_bytes(scope)), send)
             return
         try:
             await self._answer_once(key.decode("ascii"), scope, receive, send)
@@ -77,9 +79,9 @@ class IdempotencyMiddleware:
 
     async def _answer_once(self, key: str, scope: "Scope", receive: "Receive", send: "Send") -> None:
         try:
-            body = await _read_body(receive)
-        except HTTPException:
-            await to_problem_response(RunnelError("REQUEST_TOO_LARGE", _too_large_message()), 413)(scope, receive, send)
+            body = await _read_body(receive, _max_body_bytes(scope))
+        except HTTPException as error:
+            await to_problem_response(RunnelError("REQUEST_TOO_LARGE", error.detail), 413)(scope, receive, send)
             return
         method = "" if scope["method"] == "POST" else f"{scope['method']}\n"  # stored keys of a POST have no method
         request_head = f"{scope['state']['caller'].name}\n{scope['path']}\n{scope['query_string'].decode('latin-1')}\n"
@@ -161,7 +163,11 @@ def _replay_answer(answer: StoredResponse) -> Response:
     return Response(stored["body"], answer.status, headers={**stored["headers"], "Idempotency-Replayed": "true"})
 
 
-def _limit_body(receive: "Receive") -> "Receive":
+def _max_body_bytes(scope: "Scope") -> int:
+    return MAX_FILE_BYTES if _FILE_PATHS.fullmatch(scope["path"]) else MAX_BODY_BYTES
+
+
+def _limit_body(receive: "Receive", max_bytes: int) -> "Receive":
     """Return a receive that refuses a body that is too large."""
     size = 0
 
@@ -169,15 +175,15 @@ def _limit_body(receive: "Receive") -> "Receive":
         nonlocal size
         message = await receive()
         size += len(message.get("body", b""))
-        if size > MAX_BODY_BYTES:
-            raise HTTPException(413, _too_large_message())
+        if size > max_bytes:
+            raise HTTPException(413, f"the body of a request may have {max_bytes // 2**20} MiB at most")
         return message
 
     return receive_limited
 
 
-async def _read_body(receive: "Receive") -> bytes:
-    receive_limited, parts = _limit_body(receive), list[bytes]()
+async def _read_body(receive: "Receive", max_bytes: int) -> bytes:
+    receive_limited, parts = _limit_body(receive, max_bytes), list[bytes]()
     while True:
         message = await receive_limited()
         if message["type"] == "http.disconnect":
@@ -198,7 +204,3 @@ def _replay_body(body: bytes, receive: "Receive") -> "Receive":
         return {"type": "http.request", "body": body, "more_body": False}
 
     return receive_replayed
-
-
-def _too_large_message() -> str:
-    return f"the body of a request may have {MAX_BODY_BYTES // 2**20} MiB at most"

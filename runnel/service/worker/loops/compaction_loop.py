@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 from runnel.errors import Conflict
 from runnel.lake.flow_state import streams
+from runnel.lake.iceberg.data_file_owners import SHARED_FILE_BYTES
 from runnel.lake.iceberg.manifests import read_entries
 from runnel.lake.iceberg.parquet_writer import TARGET_BYTES
 from runnel.lake.iceberg.table_metadata import load_metadata
-from runnel.lake.upkeep.compact.compact import compact
+from runnel.lake.upkeep.compact.compact import compact, has_owned_rows
 from runnel.lake.upkeep.gc.collect import gc
 from runnel.lake.upkeep.gc.retention import Retention
 from runnel.service.worker.loops.loop import Loop
@@ -26,6 +27,21 @@ PAUSE_SECONDS = 1.0
 GC_SECONDS = 900.0
 MOST_FILES = 12  # of one tier; more are compacted into a file of the next
 TIERS = (1 << 20, 16 << 20, TARGET_BYTES)
+OWNED_TIERS = (1 << 20, SHARED_FILE_BYTES)  # of a table of a file source: data files that its files share stay small
+
+
+def choose_target_bytes(sizes: "Sequence[int]", tiers: "Sequence[int]") -> int | None:
+    """Return the largest tier below half of which there are too many files that are too large for smaller tiers.
+
+    >>> choose_target_bytes([100] * 20, TIERS), choose_target_bytes([100], TIERS)
+    (1048576, None)
+    """
+    lower_bound, target_bytes = 0, None
+    for target in tiers:
+        if sum(lower_bound <= size < target // 2 for size in sizes) > MOST_FILES:
+            target_bytes = target
+        lower_bound = target // 2
+    return target_bytes
 
 
 class CompactionLoop(Loop):
@@ -60,20 +76,15 @@ class CompactionLoop(Loop):
     def find_target_bytes(self, table: "TableName") -> int | None:
         """Return the target size of a compaction if a table has too many files of a tier, else None."""
         store = self.context.lake.store
-        version = store.state(self.context.branch).get(table)
+        commit = store.commit(self.context.branch)
+        version = store.state(commit).get(table)
         if version is None:
             return None
-        sizes = [
-            entry.file.file_size_in_bytes
-            for entry in read_entries(store, load_metadata(store, version.location))
-            if entry.is_data
-        ]
-        lower_bound = 0
-        target_bytes = None
-        for target in TIERS:
-            if sum(lower_bound <= size < target // 2 for size in sizes) > MOST_FILES:
-                target_bytes = target
-            lower_bound = target // 2
+        metadata = load_metadata(store, version.location)
+        sizes = [entry.file.file_size_in_bytes for entry in read_entries(store, metadata) if entry.is_data]
+        target_bytes = choose_target_bytes(sizes, TIERS)
+        if target_bytes is not None and has_owned_rows(store, commit, table, version):
+            return choose_target_bytes(sizes, OWNED_TIERS)
         return target_bytes
 
     def _collect_garbage(self) -> None:

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 from runnel.errors import Cancelled
 from runnel.lake.flow_state import streams
 from runnel.project.planning.lake_facts import read_file_changes
+from runnel.project.work_places import create_work_context
 from runnel.run.sources.continuous_ingest import ContinuousIngest
+from runnel.service.worker.loops.look_recorder import LookRecorder
 from runnel.service.worker.loops.loop import Loop
 
 if TYPE_CHECKING:
@@ -31,10 +33,10 @@ class IngestLoop(Loop):
         self._pause_seconds = pause_seconds
         self._warned: set[str] = set()
 
-    def run_loop(self) -> None:
-        """Ingest in a loop."""
-        lake = self.context.lake
-        ingest = ContinuousIngest(
+    def build_ingest(self) -> ContinuousIngest:
+        """Return the ingest of the source, whose batches are read where the settings of the project say."""
+        lake, job_group = self.context.lake, f"{self.context.run_id} {self._source.table}"
+        return ContinuousIngest(
             lake.store,
             self._source,
             self.context.flow.root,
@@ -43,7 +45,13 @@ class IngestLoop(Loop):
             self._read_file_changes,
             lambda: lake.spark,
             self._raise_if_stopped,
+            LookRecorder(lake.store.db, self.context.branch, self._source.table),
+            create_work_context(lake.settings, lambda: lake.spark, job_group).choose_runner,
         )
+
+    def run_loop(self) -> None:
+        """Ingest in a loop."""
+        lake, ingest = self.context.lake, self.build_ingest()
         self.record_state("running", None)
         while not self.stop.is_set():
             started = time.monotonic()

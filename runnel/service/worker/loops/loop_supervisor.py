@@ -128,7 +128,7 @@ class LoopSupervisor:
         """Store the code, and record the run that all commits name, with its end."""
         context, store = self.context, self.context.lake.store
         basis = RunBasis(context.flow, context.lake.settings)
-        detail = {"tables": [loop.name for loop in self.loops], "up": True}
+        detail = {"tables": [loop.name for loop in self.loops], "up": True, "code_id": basis.code.id}
         with acquire_pin(store.db, "read") as pin:
             leases = runs.RunLeases(pin)
             runs.start(store.db, context.run_id, context.branch, store.author, detail, leases=leases, code=basis.code)

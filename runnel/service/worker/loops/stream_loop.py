@@ -1,7 +1,7 @@
 """Run one stream continuously: start its Spark query, extend its append logs, and record the metrics of its batches."""
 
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from runnel.errors import RunnelError, Unreachable, join_names
 from runnel.lake.flow_state import streams
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
     from runnel.declare.model.flow import Task
     from runnel.plan.fingerprint.fingerprints import Fingerprint
-    from runnel.run.stream.stream_query import StreamQuery
     from runnel.service.worker.loops.loop_context import LoopContext
 
 _PAUSE_SECONDS = 0.03
@@ -51,6 +50,7 @@ class StreamLoop(Loop):
     def _run_query(self) -> None:
         """Open and start the query, and extend its append logs until it stops."""
         from runnel.run.openlineage.stream_observer import StreamLineage
+        from runnel.run.stream.batch_metrics import BatchMetricsRecorder
         from runnel.run.stream.stream_query import StreamQuery, StreamSpec
 
         self._await_inputs()
@@ -63,12 +63,13 @@ class StreamLoop(Loop):
             stack.enter_context(lineage.report(stream_query.publisher))
             query = stream_query.start(is_endless=True)
             self.mark_healthy()
-            batch_number = -1
+            metrics = BatchMetricsRecorder(lake.store.db, query)
             while not self.stop.is_set() and query.isActive:
                 if not stream_query.extend_logs():
                     self.stop.wait(_PAUSE_SECONDS)
-                batch_number = self._record_progress(stream_query, batch_number)
+                metrics.record_new_batches()
             stream_query.finish()
+            metrics.record_new_batches()
             stream_query.claim.set_state("idle")
 
     def record_state(self, state: str, problem: str | None) -> None:
@@ -87,29 +88,3 @@ class StreamLoop(Loop):
                 self.record_state("waiting", f"it reads {join_names(map(str, missing))}, which has no data yet")
                 is_reported = True
             self.stop.wait(0.5)
-
-    def _record_progress(self, stream_query: "StreamQuery", last_batch: int) -> int:
-        """Record Spark's metrics of the newest batch, once, and return the number of the last recorded batch."""
-        progress = stream_query.streaming_query.lastProgress if stream_query.streaming_query is not None else None
-        if progress is None or progress.batchId == last_batch:
-            return last_batch
-        metrics = summarize_progress(progress)
-        try:
-            streams.add_detail(self.context.lake.store.db, str(progress.id), progress.batchId, metrics)
-        except RunnelError:
-            return last_batch
-        return int(progress.batchId)
-
-
-def summarize_progress(progress: Any) -> dict[str, Any]:
-    """Return the metrics that are stored from Spark's progress report."""
-    state = progress.stateOperators
-    return {
-        "input_rows": progress.numInputRows,
-        "total_ms": progress.durationMs.get("triggerExecution"),
-        "parts_ms": dict(progress.durationMs),
-        "watermark": progress.eventTime.get("watermark") if progress.eventTime else None,
-        "state_rows": sum(operator.numRowsTotal for operator in state),
-        "state_bytes": sum(operator.memoryUsedBytes for operator in state),
-        "late_rows": sum(operator.numRowsDroppedByWatermark for operator in state),
-    }

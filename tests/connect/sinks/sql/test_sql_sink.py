@@ -128,12 +128,11 @@ def test_a_table_that_was_dropped_in_the_lake_takes_its_rows_along(shop: Shop, t
 
 @SQLITE
 def test_reset_delivers_everything_again(shop: Shop, target: str) -> None:
-    from runnel.project.execution.deliver_sinks import reset_sink
 
     declare(shop, target, APPEND)
     shop.run()
     with shop.open() as lake:
-        reset_sink(lake, "ods.orders")
+        lake.reset_sink("ods.orders")
     assert shop.states()[0]["behind"] == 1
     assert (shop.sent().rows, len(rows(target))) == (2, 4)
 

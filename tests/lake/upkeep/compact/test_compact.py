@@ -1,7 +1,8 @@
 """Compaction keeps rows and content, whatever the table went through and whoever else writes."""
 
+import itertools
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -13,6 +14,7 @@ from pyiceberg.types import StringType
 from runnel.errors import Mistake
 from runnel.failpoint import InjectedFault
 from runnel.lake.diff.lake_diff import diff_commits
+from runnel.lake.diff.row_diff import diff_rows
 from runnel.lake.history.commits import read_changes
 from runnel.lake.iceberg import manifests, snapshots
 from runnel.lake.iceberg.manifests import FileEntry
@@ -21,8 +23,12 @@ from runnel.lake.store import Store
 from runnel.lake.table_writer import publish_edit
 from runnel.lake.upkeep.compact import compact as module
 from runnel.lake.upkeep.compact.compact import compact
+from runnel.lake.upkeep.compact.file_selection import SORTED_BIN_SHARE
+from runnel.lake.work_runner import ProcessRunner, WorkContext
+from runnel.model.work_place import ByteCount
 from runnel.names import TableName
 from tests.lake.factories import add, create, read, rows
+from tests.lake.pickling_runner import PicklingRunner
 from tests.lake.table_changes import columns, delete_rows, equality_delete, evolve, files, metadata, partitions
 
 NAME = "ods.orders"
@@ -110,6 +116,47 @@ def test_target_size_holds_and_second_time_does_nothing(store: Store) -> None:
     assert compact(store, target_bytes=40_000)[0].commit is None
 
 
+@pytest.mark.cluster
+def test_large_table_is_rewritten_in_groups_that_can_be_sent_to_executors(store: Store) -> None:
+    generator = random.Random(7)
+    create(store, NAME, rows((0, "a", 0)))
+    for start in range(1, 13):
+        add(store, NAME, rows(*((start * 1000 + n, "a", generator.randrange(2**60)) for n in range(1000))))
+    before, runner = sorted(read(store, NAME)), PicklingRunner()
+    small = {entry.path: entry.file.file_size_in_bytes for entry in live(store)}
+
+    (done,) = compact(store, target_bytes=40_000, work=WorkContext(runner))
+    assert runner.chosen == [sum(small.values())]  # everything but nothing twice
+    assert len(runner.units) > 2
+    assert all(sum(small[entry.path] for entry in group.data) < 60_000 for group in runner.units)
+    (change,) = store.db.read(lambda connection: read_changes(connection, done.commit or ""))
+    replaced = {new: set(old) for new, old in change.detail["replaces"].items()}
+    assert set().union(*replaced.values()) == small.keys()
+    assert all(len(old) < len(small) for old in replaced.values())  # a new file replaces the files of its group only
+    assert sorted(read(store, NAME)) == before
+
+
+def test_groups_of_a_sorted_table_hold_neighbouring_values(store: Store) -> None:
+    create(store, NAME, rows((0, "a", 0)))
+    for number in (50, 10, 90, 30, 70, 20):
+        add(store, NAME, rows(*((1, "a", number * 1000 + n) for n in range(1000))))
+
+    def sort(transaction) -> None:
+        with transaction.update_sort_order() as update:
+            update.asc("amount", IdentityTransform())
+
+    evolve(store, NAME, sort)
+    size = max(entry.file.file_size_in_bytes for entry in live(store))
+    compact(store, target_bytes=int(size * 2.5) // SORTED_BIN_SHARE + 1)
+    spans = []
+    for entry in live(store):
+        amounts = pq.ParquetFile(entry.path).read()["amount"].to_pylist()
+        assert amounts == sorted(amounts)
+        spans.append((amounts[0], amounts[-1]))
+    spans.sort()
+    assert all(end < start for (_, end), (start, _) in itertools.pairwise(spans))
+
+
 def test_sort_order_is_kept(store: Store) -> None:
     many(store, 5)
 
@@ -152,8 +199,17 @@ def test_files_in_place_are_left_alone_unless_forced(store: Store, tmp_path: Pat
     moved[1], moved.spec_id = str(outside), 0
     edit(store, VersionEdit(added=[moved], removed=[entry]))
     old = read(store, NAME)
-    assert compact(store)[0].commit is None
-    assert compact(store, force=True)[0].files_before == 2
+    needed_paths: list[str] = []
+
+    def choose_runner(byte_count: ByteCount, local_paths: Iterable[str] = ()) -> ProcessRunner:
+        needed_paths.extend(local_paths)
+        return ProcessRunner()
+
+    work = WorkContext(choose_runner)
+    assert compact(store, work=work)[0].commit is None
+    assert diff_rows(store, "main~2", "main", ORDERS, work=work).rows_added
+    assert compact(store, force=True, work=work)[0].files_before == 2
+    assert needed_paths == [str(outside)] * 2  # executors may not see it
     assert read(store, NAME) == old
 
 

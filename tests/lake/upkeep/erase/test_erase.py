@@ -1,7 +1,7 @@
 """An erasure leaves no trace of the rows in any retained version, and everything else as it was."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +31,18 @@ from runnel.lake.store import Store
 from runnel.lake.table_writer import publish_edit
 from runnel.lake.upkeep.compact.compact import compact
 from runnel.lake.upkeep.erase import erase as module
+from runnel.lake.upkeep.erase import file_rewriter, file_search
 from runnel.lake.upkeep.erase.erase import ErasureResult, erase
+from runnel.lake.upkeep.erase.file_rewriter import RewriteUnit
+from runnel.lake.upkeep.erase.file_search import SearchGroup
 from runnel.lake.upkeep.fsck.fsck import fsck
 from runnel.lake.upkeep.gc.collect import gc
 from runnel.lake.upkeep.gc.retention import Retention
+from runnel.lake.work_runner import IN_PROCESS, ProcessRunner, WorkContext
+from runnel.model.work_place import EXECUTORS, ByteCount, WorkPlaceRules
 from runnel.names import TableName
 from tests.lake.factories import add, create, read, rows
+from tests.lake.pickling_runner import PicklingRunner
 from tests.lake.table_changes import (
     branch,
     columns,
@@ -52,6 +58,7 @@ from tests.lake.table_changes import (
 NAME = "ods.people"
 PEOPLE = TableName.parse(NAME)
 ANN = "day = 'ann'"
+BAD_NUMBER = "id = cast('99999999999999999999' as bigint)"
 Rows = list[tuple[Any, ...]]
 
 
@@ -95,11 +102,16 @@ def traces(store: Store, secret: str) -> list[str]:
 
 
 def erased(
-    store: Store, where: str = ANN, secret: str = "ann", *, gone: Callable[[Any], bool] | None = None
+    store: Store,
+    where: str = ANN,
+    secret: str = "ann",
+    *,
+    gone: Callable[[Any], bool] | None = None,
+    work: WorkContext = IN_PROCESS,
 ) -> ErasureResult:
     """Erase, and check all that must hold afterwards."""
     before = history(store)
-    done = erase(store, PEOPLE, where)
+    done = erase(store, PEOPLE, where, work=work)
     after = history(store)
     kept = without(before, gone or (lambda row: secret in row))
     assert {commit: after[commit] for commit in before} == kept
@@ -170,6 +182,14 @@ def dropped_and_made_anew(store: Store) -> None:
     create(store, NAME, rows((8, "ann", 8), (9, "bob", 9)))
 
 
+def register_outside(store: Store, outside: Path) -> None:
+    entry = files(store, NAME)[0]
+    outside.write_bytes(Path(entry.path).read_bytes())
+    moved = DataFile(*entry.file._data)
+    moved[1], moved.spec_id = str(outside), 0
+    publish_edit(store, "main", PEOPLE, lambda version: VersionEdit(added=[moved]), "register")
+
+
 CASES: dict[str, tuple[Callable[[Store], None], tuple[int, int]]] = {
     # what was written, rows erased and files that held them
     "two files": (simple, (2, 2)),
@@ -189,6 +209,47 @@ def test_no_version_has_the_rows(store: Store, write: Callable[[Store], None], c
     write(store)
     done = erased(store)
     assert (done.copies, done.files) == counts
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize(("write", "counts"), CASES.values(), ids=CASES)
+def test_files_are_searched_and_rewritten_in_units(
+    store: Store, write: Callable[[Store], None], counts: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_search, "_FILES_AT_ONCE", 1)
+    monkeypatch.setattr(file_rewriter, "_MOST_FILES", 1)
+    write(store)
+    runner, reports = PicklingRunner(), list[tuple[str, int, int | None]]()
+    done = erased(store, work=WorkContext(runner, lambda *report: reports.append(report)))
+    assert (done.copies, done.files) == counts
+    assert done.place is not None
+    assert done.place.name == EXECUTORS
+    searched = [len(unit.entries) for unit in runner.all_units if isinstance(unit, SearchGroup)]
+    rewritten = [len(unit.rewrites) for unit in runner.all_units if isinstance(unit, RewriteUnit)]
+    assert searched == [1] * len(searched)
+    assert rewritten == [1] * len(rewritten)
+    assert ("erase ods.people: look", len(searched), len(searched)) in reports
+    assert not any(secret in repr(unit) for unit in runner.all_units for secret in ("= 'ann'", "'ann')"))
+
+
+def test_a_condition_that_a_unit_refuses_is_the_same_mistake(store: Store) -> None:
+    simple(store)
+    with pytest.raises(Mistake) as refused:
+        erase(store, PEOPLE, BAD_NUMBER, work=WorkContext(PicklingRunner()))
+    assert refused.value.code == "ERASE_CONDITION"
+
+
+def test_files_of_this_machine_are_searched_here(store: Store, tmp_path: Path) -> None:
+    simple(store)
+    register_outside(store, tmp_path / "outside.parquet")
+    rules = WorkPlaceRules("executors", has_cluster=True, shared_folders=(store.warehouse,))
+
+    def choose_runner(byte_count: ByteCount, local_paths: Iterable[str] = ()) -> ProcessRunner:
+        return ProcessRunner(rules.choose(byte_count, local_paths).reason)
+
+    done = erase(store, PEOPLE, "day = 'nobody'", work=WorkContext(choose_runner))
+    assert done.place is not None
+    assert done.place.describe().startswith(f"in this process: {tmp_path}/outside.parquet is on this machine only")
 
 
 def test_on_both_databases(both: Store) -> None:
@@ -313,7 +374,7 @@ BAD = {
     "day = 1": "ERASE_CONDITION",
     "day rlike 'a'": "ERASE_CONDITION",
     "day = 'it''s'": "ERASE_CONDITION",
-    "id = cast('99999999999999999999' as bigint)": "ERASE_CONDITION",
+    BAD_NUMBER: "ERASE_CONDITION",
     "read_text('/etc/passwd') = day": "ERASE_CONDITION",
     "dya = 'ann'": "ERASE_COLUMN_UNKNOWN",
 }
@@ -334,11 +395,7 @@ def test_unknown_table(people: Store) -> None:
 
 def test_rows_of_a_file_in_place_are_refused(store: Store, tmp_path: Path) -> None:
     simple(store)
-    entry, outside = files(store, NAME)[0], tmp_path / "outside.parquet"
-    outside.write_bytes(Path(entry.path).read_bytes())
-    moved = DataFile(*entry.file._data)
-    moved[1], moved.spec_id = str(outside), 0
-    publish_edit(store, "main", PEOPLE, lambda version: VersionEdit(added=[moved]), "register")
+    register_outside(store, tmp_path / "outside.parquet")
     before = history(store)
     with pytest.raises(RunnelError, match=r"ERASE_OUTSIDE_FILE.*outside\.parquet"):
         erase(store, PEOPLE, ANN)

@@ -23,8 +23,10 @@ from runnel.lake.upkeep.erase.erase import ErasedQuarantine, erase
 from runnel.lake.upkeep.fsck.fsck import fsck
 from runnel.lake.upkeep.gc.collect import gc
 from runnel.lake.upkeep.gc.retention import Retention
+from runnel.lake.work_runner import ChooseRunner, WorkContext, run_in_process
 from runnel.names import TableName
 from tests.lake.factories import add, create, read, rows
+from tests.lake.pickling_runner import PicklingRunner
 from tests.lake.upkeep.erase.test_erase import traces
 
 EVENTS, SUMS = TableName.parse("ods.events"), TableName.parse("dws.sums")
@@ -161,7 +163,12 @@ def aside(raw: str) -> QuarantinedRow:
     return QuarantinedRow(raw, "not a number", None, "r", datetime(2026, 1, 1, tzinfo=UTC))
 
 
-def test_its_quarantine_is_erased_and_what_can_t_be_told_is_counted(store: Store) -> None:
+@pytest.mark.parametrize(
+    "choose_runner",
+    [run_in_process, pytest.param(PicklingRunner(), marks=pytest.mark.cluster)],
+    ids=["process", "units"],
+)
+def test_its_quarantine_is_erased_and_what_can_t_be_told_is_counted(store: Store, choose_runner: ChooseRunner) -> None:
     create(store, "ods.events", rows(BOB))
     name = TableName.parse("quarantine.ods_events")
     raws = ['{"id": "x", "day": "ann"}', '{"id": "y", "day": "bob"}', "7,ann,1", '{"DAY": "o\'x\\\\", "day": "ann"}']
@@ -171,8 +178,9 @@ def test_its_quarantine_is_erased_and_what_can_t_be_told_is_counted(store: Store
     fix = "inspect them with runnel quarantine ods.events --raw, "
     fix += "then runnel erase quarantine.ods_events --where \"raw like '...'\""
     expected = ErasedQuarantine(str(name), 2, 1, fix)
-    assert erase(store, EVENTS, ANN, dry_run=True).quarantine == expected
-    assert erase(store, EVENTS, ANN).quarantine == expected
+    work = WorkContext(choose_runner)
+    assert erase(store, EVENTS, ANN, dry_run=True, work=work).quarantine == expected
+    assert erase(store, EVENTS, ANN, work=work).quarantine == expected
     assert sorted(row.raw or "" for row in quarantine.read_quarantined_rows(store, EVENTS)) == sorted(
         [raws[1], raws[2]]
     )

@@ -42,4 +42,4 @@ def seller_day(paid_orders, *, min_amount: float = 0.0):
     )
 
 
-rn.schedule("nightly", cron="0 2 * * *", tz="UTC", select="+tag:daily+")
+rn.schedule("nightly", cron="0 2 * * *", tz="UTC", select="+ads.*")

@@ -7,6 +7,7 @@ from pydantic import BaseModel, Field
 
 from runnel.client.json_views.commit import commit_detail_json, commit_json, task_result_json
 from runnel.lake.history.commits import read_changed_tables, read_changes, read_history
+from runnel.lake.provenance.commit_files import list_commit_files
 from runnel.names import TableName
 from runnel.service.api.dependencies import StoreDependency
 from runnel.service.api.etags import set_content_etag
@@ -68,6 +69,22 @@ class CommitDetailView(CommitView):
     """A commit with what it did to each table."""
 
     changes: list[CommitChangeView]
+
+
+class CommitFileView(BaseModel):
+    """A file that a commit read for a table; `rows` is null if the version is gone or does not tell."""
+
+    table: str
+    file: str
+    change: str = Field(description="added, changed, renamed, removed or unchanged")
+    size: int | None
+    rows: int | None
+
+
+class CommitFilesView(BaseModel):
+    """The files that a commit ingested or loaded."""
+
+    items: list[CommitFileView]
 
 
 class RevertRequestBody(RequestBody):
@@ -135,6 +152,18 @@ def show_commit(request: Request, response: Response, store: StoreDependency, co
     resolved = store.commit(commit)
     changes = store.db.read(lambda connection: read_changes(connection, resolved.id))
     return set_content_etag(request, response, commit_detail_json(resolved, changes))
+
+
+@router.get(
+    "/commits/{commit}/files",
+    response_model=CommitFilesView,
+    summary="List the files of a commit",
+    responses=error_responses(304, 404),
+)
+def list_files(request: Request, response: Response, store: StoreDependency, commit: CommitPath) -> dict[str, Any]:
+    """Return the files that a commit ingested or loaded, with their sizes and rows."""
+    items = [file.json() for file in list_commit_files(store, store.commit(commit))]
+    return set_content_etag(request, response, {"items": items})
 
 
 @router.post(

@@ -1,4 +1,4 @@
-"""Routes for streams and continuously read sources: their health, and their batches."""
+"""Routes for streams and continuously read sources: their health, their batches, and starting a stream from scratch."""
 
 from typing import Annotated, Any
 
@@ -6,9 +6,10 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel, ConfigDict
 
 from runnel.names import TableName
-from runnel.service.api.dependencies import LakeDependency
+from runnel.service.api.dependencies import LakeDependency, StoreDependency
+from runnel.service.api.middleware.idempotency import IdempotencyKey
 from runnel.service.api.pagination import ListPage, build_single_page
-from runnel.service.api.parameters import BranchQuery, Ref, TablePath
+from runnel.service.api.parameters import BranchQuery, Ref, RequestBody, TablePath
 from runnel.service.api.problem_json import error_responses
 
 router = APIRouter(tags=["streams"])
@@ -17,7 +18,10 @@ Minutes = Annotated[int, Query(ge=1, le=7 * 24 * 60, description="Number of minu
 
 
 class StreamView(BaseModel):
-    """The health of a stream. Rates and durations are of the last minute with a batch."""
+    """The health of a stream. Rates, durations and counts are of the last minute.
+
+    `behind_*` is what it has not read, null if nobody knows; `looked_at` is when a worker saw that in another system.
+    """
 
     table: str
     branch: str
@@ -32,7 +36,11 @@ class StreamView(BaseModel):
     parts_ms: dict[str, float]
     rows: int
     set_aside: int
+    behind_rows: int | None
+    behind_files: int | None
+    behind_bytes: int | None
     behind_seconds: float | None
+    looked_at: str | None
     delay_ms: float | None
     watermark: str | None
     state_rows: int
@@ -46,6 +54,20 @@ class StreamListView(BaseModel):
     """All streams."""
 
     streams: list[StreamView]
+
+
+class StreamResetBody(RequestBody):
+    """Where the stream runs."""
+
+    branch: Ref = "main"
+
+
+class StreamResetView(BaseModel):
+    """A stream that starts from scratch."""
+
+    table: str
+    branch: str
+    state: str
 
 
 class BatchView(BaseModel):
@@ -79,3 +101,19 @@ def list_batches(
 
     batches = read_measures(lake, TableName.parse(table), branch, minutes)
     return build_single_page([{"at": batch.at, "commit": batch.commit, **batch.detail} for batch in batches])
+
+
+@router.post(
+    "/streams/{table}/reset",
+    response_model=StreamResetView,
+    summary="Reset a stream",
+    responses=error_responses(400, 404, 409, 413),
+)
+def reset_stream(
+    store: StoreDependency, table: TablePath, body: StreamResetBody | None = None, key: IdempotencyKey = None
+) -> dict[str, Any]:
+    """Let a stream start from scratch, with all existing rows; they replace the rows that it has written so far."""
+    from runnel.project.execution.run_streams import reset_stream
+
+    branch = body.branch if body else "main"
+    return {"table": str(reset_stream(store, table, branch).table), "branch": branch, "state": "reset"}

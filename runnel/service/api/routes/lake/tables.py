@@ -1,13 +1,15 @@
 """Routes for tables: list, show, read rows, and provenance."""
 
 from itertools import islice
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, ConfigDict
 
 from runnel.client.json_views.table import read_table_facts, size_json
 from runnel.lake.history.refs import check_retained
+from runnel.lake.provenance.row_provenance import explain_rows
+from runnel.lake.provenance.table_provenance import explain_table
 from runnel.names import TableName
 from runnel.service.api.bounded_query import query_duckdb
 from runnel.service.api.dependencies import Caller, LakeDependency, StoreDependency
@@ -29,12 +31,13 @@ class TableSizeView(BaseModel):
 
 
 class ColumnView(BaseModel):
-    """A column, with its Iceberg type."""
+    """A column, with its type in Iceberg, and its Spark type, as it is written in a schema."""
 
     name: str
     type: str
     nullable: bool
     doc: str | None
+    spark_type: str
 
 
 class TableCommitView(BaseModel):
@@ -86,6 +89,16 @@ class ProvenanceView(BaseModel):
     run: str | None
     inputs: list[dict[str, Any]]
     files: list[dict[str, Any]]
+
+
+class RowProvenanceView(BaseModel):
+    """Where the rows of a table come from that a condition matches: the first ones, and how many there are."""
+
+    table: str
+    at: str
+    row: str
+    rows: list[dict[str, Any]]
+    rows_total: int
 
 
 @router.get(
@@ -155,10 +168,21 @@ def read_rows(
 
 @router.get(
     "/tables/{name}/why",
-    response_model=ProvenanceView,
-    summary="Show the provenance of a table",
-    responses=error_responses(404),
+    response_model=ProvenanceView | RowProvenanceView,
+    summary="Show the provenance of a table or of rows",
+    responses=error_responses(400, 404),
 )
-def show_provenance(lake: LakeDependency, name: TablePath, at: RefQuery = "main") -> dict[str, Any]:
-    """Return the provenance of a table: inputs, code, parameters, run, checks."""
-    return lake.why(name, at=at).json()
+def show_provenance(
+    store: StoreDependency,
+    name: TablePath,
+    at: RefQuery = "main",
+    row: Annotated[
+        str | None, Query(max_length=10_000, description="A condition: return where the rows that match come from")
+    ] = None,
+) -> dict[str, Any]:
+    """Return the provenance of a table: inputs, code, parameters, run, checks; with `row`, of the rows that match.
+
+    The service does not load the project's code, so that it names the record of a file, but not its line.
+    """
+    table = TableName.parse(name)
+    return explain_table(store, table, at).json() if row is None else explain_rows(store, table, row, at).json()

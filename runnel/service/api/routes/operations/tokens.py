@@ -15,15 +15,17 @@ from runnel.service.api.problem_json import error_responses
 
 router = APIRouter(tags=["tokens"])
 TablePattern = Annotated[str, StringConstraints(pattern=r"^[a-z*][a-z0-9_*]{0,62}\.[a-z*][a-z0-9_*]{0,62}$")]
+SourceName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,62}\.[a-z][a-z0-9_]{0,62}$")]
 
 
 class TokenView(BaseModel):
-    """A token without its text. `tables` and `branch` are its limits, if it has any."""
+    """A token without its text. `tables` and `branch` are its limits, if it has any; `sources` those of scope push."""
 
     token: str
-    scope: str = Field(description="read, write or admin")
+    scope: str = Field(description="push, read, write or admin")
     tables: list[str] | None
     branch: str | None
+    sources: list[str] | None
     made_at: str
     revoked_at: str | None
 
@@ -42,14 +44,17 @@ class OwnTokenView(TokenView):
 
 
 class NewToken(RequestBody):
-    """A token to create; `tables` and `branch` limit a token of scope read."""
+    """A token to create; `tables` and `branch` limit a token of scope read, scope push needs `sources`."""
 
     name: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.@-]{0,62}$")]
-    scope: Literal["read", "write", "admin"] = "read"
+    scope: Literal["push", "read", "write", "admin"] = "read"
     tables: Annotated[list[TablePattern], Field(min_length=1, max_length=100)] | None = Field(
         default=None, examples=[["dws.*"]]
     )
     branch: Ref | None = None
+    sources: Annotated[list[SourceName], Field(min_length=1, max_length=100)] | None = Field(
+        default=None, examples=[["ods.events"]]
+    )
 
 
 @router.get(
@@ -76,9 +81,11 @@ def list_tokens(store: StoreDependency) -> dict[str, Any]:
 def create_token(store: StoreDependency, body: NewToken) -> dict[str, Any]:
     """Create a token; its text is only in this answer. Needs scope admin."""
     tables = tuple(body.tables) if body.tables is not None else None
-    secret = catalog_tokens.create(store.db, body.name, body.scope, tables=tables, branch=body.branch)
-    token = store.db.read(lambda connection: catalog_tokens.find(connection, body.name))
-    return {**token.json(), "secret": secret}
+    sources = tuple(body.sources) if body.sources is not None else None
+    new_token = catalog_tokens.create_token(
+        store.db, body.name, body.scope, tables=tables, branch=body.branch, sources=sources
+    )
+    return new_token.json()
 
 
 @router.delete(

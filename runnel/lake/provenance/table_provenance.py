@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy.engine import Connection
-
 from runnel.errors import CorruptData
 from runnel.lake.flow_state import results
 from runnel.lake.flow_state.ingest_position import ProcessedFile
@@ -17,10 +15,12 @@ from runnel.model.table_version import TableVersion
 from runnel.names import TableName
 
 if TYPE_CHECKING:
+    from runnel.lake.flow_state.runs import Run
     from runnel.lake.store import Store
     from runnel.model.task_result import TaskResult
 
 MAX_FILES = 20
+_RUN_FACTS = ("code_id", "git", "packages", "conf")
 
 
 @dataclass(frozen=True)
@@ -69,6 +69,12 @@ class Provenance:
     def run(self) -> str | None:
         """Return the id of the run that created the content."""
         return self.detail.get("run") or self.origin_step.commit.run
+
+    def __str__(self) -> str:
+        """Return it as text for people, as `runnel why` prints it."""
+        from runnel.lake.provenance.table_text import describe_provenance
+
+        return describe_provenance(self)
 
     def json(self) -> dict[str, Any]:
         """Return the JSON that scripts rely on."""
@@ -123,6 +129,9 @@ def explain_table(store: "Store", table: TableName, at: str = "main") -> Provena
     if content_origin is None:
         raise store.unknown_table_error(table, commit)
     kind, detail = classify_origin(content_origin), content_origin.origin_step.change.detail
+    run = _find_run(store, detail.get("run") or content_origin.origin_step.commit.run)
+    if is_stream_detail(detail):
+        detail = {**_select_run_facts(run), **detail}
     files, files_total = _list_files(store, kind, content_origin, commit, table)
     return Provenance(
         table,
@@ -136,9 +145,7 @@ def explain_table(store: "Store", table: TableName, at: str = "main") -> Provena
         files,
         files_total,
         _find_later_result(store, content_origin, version) if content_origin.is_task else None,
-        store.db.read(
-            lambda connection: _read_run_state(connection, detail.get("run") or content_origin.origin_step.commit.run)
-        ),
+        run.state if run is not None else None,
         detail,
     )
 
@@ -210,14 +217,25 @@ def _find_later_result(store: "Store", content_origin: ContentOrigin, version: T
     return newest if newest is not None and newest.run != content_origin.origin_step.change.detail.get("run") else None
 
 
-def _read_run_state(connection: Connection, run: str | None) -> str | None:
+def is_stream_detail(detail: Mapping[str, Any]) -> bool:
+    """Return whether a batch of a stream recorded this detail."""
+    return str(detail.get("key", "")).startswith("stream:")
+
+
+def _find_run(store: "Store", run: str | None) -> "Run | None":
     from runnel.errors import Mistake
-    from runnel.lake.flow_state.runs import find_run as run_of
+    from runnel.lake.flow_state.runs import find_run
 
     try:
-        return run_of(connection, run).state if run else None
+        return store.db.read(lambda connection: find_run(connection, run)) if run else None
     except Mistake:
         return None
+
+
+def _select_run_facts(run: "Run | None") -> dict[str, Any]:
+    """Return the code and the packages that a run recorded: batches of streams are many, and don't repeat them."""
+    recorded_detail = run.detail if run is not None else {}
+    return {name: recorded_detail[name] for name in _RUN_FACTS if name in recorded_detail}
 
 
 def _input_to_json(input_version: InputVersion) -> dict[str, Any]:

@@ -1,8 +1,14 @@
 """`runnel token`: create, list and revoke the tokens that give access to the service."""
 
+from typing import TYPE_CHECKING
+
 import click
 
 from runnel.cli.output import format_table, format_time, open_lake, print_json, print_to_stderr
+from runnel.errors import did_you_mean
+
+if TYPE_CHECKING:
+    from runnel.client.lake import Lake
 
 _AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 
@@ -14,34 +20,48 @@ def token() -> None:
 
 @token.command()
 @click.argument("name")
-@click.option("--scope", default="read", show_default=True, metavar="SCOPE", help="read, write or admin.")
+@click.option("--scope", default="read", show_default=True, metavar="SCOPE", help="push, read, write or admin.")
 @click.option("--tables", multiple=True, metavar="PATTERN", help="Only these tables, such as 'dws.*'; for scope read.")
 @click.option("--branch", default=None, metavar="B", help="Only this branch; for scope read.")
+@click.option("--source", "sources", multiple=True, metavar="TABLE", help="Push events only to it; for scope push.")
 @_AS_JSON
-def create(name: str, scope: str, tables: tuple[str, ...], branch: str | None, as_json: bool) -> None:
+def create(
+    name: str, scope: str, tables: tuple[str, ...], branch: str | None, sources: tuple[str, ...], as_json: bool
+) -> None:
     """Create a token called NAME and print its text, which is never shown again."""
-    from runnel.lake.control import tokens
-
-    patterns = tuple(pattern for text in tables for pattern in text.replace(",", " ").split())
     with open_lake() as project_lake:
-        db = project_lake.store.db
-        secret = tokens.create(db, name, scope, tables=patterns or None, branch=branch)
-        created = db.read(lambda connection: tokens.find(connection, name))
+        new_token = project_lake.create_token(
+            name, scope, tables=_split_names(tables), branch=branch, sources=_split_names(sources)
+        )
+        _warn_of_unknown_sources(project_lake, new_token.token.sources or ())
     if as_json:
-        print_json({**created.json(), "secret": secret})
+        print_json(new_token.json())
         return
-    print_to_stderr(f"token {name} may {created.permissions_text}; it is shown only this once:")
-    click.echo(secret)
+    print_to_stderr(f"token {name} may {new_token.token.permissions_text}; it is shown only this once:")
+    click.echo(new_token.secret)
+
+
+def _split_names(texts: tuple[str, ...]) -> tuple[str, ...] | None:
+    """Return the names in the values of an option that may be repeated, or have several; None if there is none."""
+    return tuple(name for text in texts for name in text.replace(",", " ").split()) or None
+
+
+def _warn_of_unknown_sources(project_lake: "Lake", sources: tuple[str, ...]) -> None:
+    from runnel.lake.control import declarations
+
+    declared_sources = project_lake.store.db.read(declarations.read_sources) if sources else None
+    for source in sources:
+        if declared_sources is not None and source not in declared_sources:
+            hint = did_you_mean(source, declared_sources)
+            print_to_stderr(f"warning: the project declares no source `{source}` yet{hint}")
 
 
 @token.command("list")
 @_AS_JSON
 def list_(as_json: bool) -> None:
     """List all tokens, without their texts."""
-    from runnel.lake.control import tokens
-
     with open_lake() as project_lake:
-        entries = project_lake.store.db.read(tokens.list_tokens)
+        entries = project_lake.tokens()
     if as_json:
         print_json([entry.json() for entry in entries])
     elif not entries:
@@ -59,8 +79,6 @@ def list_(as_json: bool) -> None:
 @_AS_JSON
 def revoke(name: str, as_json: bool) -> None:
     """Revoke the token NAME; the service refuses it from then on."""
-    from runnel.lake.control import tokens
-
     with open_lake() as project_lake:
-        revoked = tokens.revoke(project_lake.store.db, name)
+        revoked = project_lake.revoke_token(name)
     print_json(revoked.json()) if as_json else click.echo(f"token {name} is revoked")

@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import islice, pairwise
 
 from runnel.connect.files.compression import describe_read_errors
-from runnel.connect.files.csv_records import choose_delimiter, read_records
+from runnel.connect.files.csv_text.csv_records import choose_delimiter, read_records
 from runnel.connect.files.file_patterns import LocalFile
 from runnel.connect.files.format_reader import CsvOptions
 from runnel.connect.files.scratch_files import is_utf8, open_file

@@ -1,0 +1,167 @@
+"""Find how a file writes numbers, dates and times, by trying the formats that people use on its first rows."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from pyiceberg.types import (
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    LongType,
+    StringType,
+    TimestampType,
+    TimestamptzType,
+)
+
+from runnel.connect.files.csv import CsvReader
+from runnel.connect.files.format_reader import FormatReader
+from runnel.connect.files.text_values import TextFormat, build_conversion
+from runnel.connect.load.column_matching import ColumnChoice
+from runnel.declare.options.datetime_patterns import EPOCHS
+
+if TYPE_CHECKING:
+    import duckdb
+
+_SAMPLE_ROWS = 2_000
+_NEARLY_ALL = 0.9
+_NUMBERS = (IntegerType, LongType, FloatType, DoubleType, DecimalType)
+_TIMES = (TimestampType, TimestamptzType)
+_SEPARATORS: tuple[tuple[str, str | None], ...] = (  # of decimals and of thousands; `12,000` fits two of them
+    (".", ","),
+    (",", None),
+    (",", "."),
+    (".", " "),
+    (",", " "),
+    (".", "'"),
+)
+_DAY_FIRST = ("dd.MM.yyyy", "d.M.yyyy", "dd/MM/yyyy", "d/M/yyyy", "dd-MM-yyyy", "d-M-yyyy")
+_MONTH_FIRST = ("MM/dd/yyyy", "M/d/yyyy", "MM-dd-yyyy", "M-d-yyyy")
+_OTHER_DATES = ("yyyy/MM/dd", "yyyy.MM.dd", "yyyyMMdd", "dd.MM.yy", "d.M.yy", "dd/MM/yy", "MM/dd/yy", "M/d/yy")
+_NAMED_MONTHS = ("dd-MMM-yyyy", "d-MMM-yyyy", "dd MMM yyyy", "d MMM yyyy", "MMM d, yyyy")
+_DATES = (*_DAY_FIRST, *_MONTH_FIRST, *_OTHER_DATES, *_NAMED_MONTHS)
+_CLOCKS = ("HH:mm:ss", "HH:mm", "H:mm:ss", "H:mm")
+_TIMESTAMPS = (
+    *EPOCHS,
+    *(f"{date} {clock}" for date in _DATES[:11] for clock in _CLOCKS),
+    *(f"{date} {clock}" for date in (*_MONTH_FIRST[:2], *_DAY_FIRST[:4]) for clock in ("h:mm:ss a", "h:mm a")),
+    "dd.MM.yyyy HH:mm:ss.SSS",
+    "yyyyMMdd HHmmss",
+    *_DATES,
+)
+
+
+@dataclass(frozen=True)
+class _Column:
+    """A column of text that should become `kind`; one whose type was inferred counts as a whole."""
+
+    sql_name: str
+    kind: IcebergType
+    is_declared: bool
+
+
+def suggest_formats(
+    con: "duckdb.DuckDBPyConnection", reader: FormatReader, choices: Sequence[tuple[ColumnChoice, bool]]
+) -> tuple[tuple[tuple[str, str], ...], bool]:
+    """Return the options with which more values fit, and whether day and month may be the other way round.
+
+    Each choice comes with whether its type was declared.
+    """
+    texts = [(choice, is_declared) for choice, is_declared in choices if choice.file_column.kind is None]
+    if not texts:
+        return (), False
+    current = texts[0][0].file_column.text_format
+    source = f"SELECT * FROM ({reader.build_select()}) LIMIT {_SAMPLE_ROWS}"
+    trials = _Trials(con, reader, source, current)
+    options: list[tuple[str, str]] = []
+    if current.thousands is None and current.decimal == ".":
+        is_european = isinstance(reader, CsvReader) and reader.options.delimiter == ";"  # since commas are decimals
+        separators = sorted(_SEPARATORS, key=lambda pair: is_european and pair[0] == ".")
+        formats = [replace(current, decimal=decimal, thousands=thousands) for decimal, thousands in separators]
+        number_format = trials.choose(_list_columns(texts, _NUMBERS, DoubleType()), formats)
+        if number_format is not None:
+            options += [("decimal", ",")] if number_format.decimal == "," else []
+            options += [("thousands", number_format.thousands)] if number_format.thousands else []
+    date_format = (
+        trials.choose(_list_columns(texts, (DateType,), DateType()), [replace(current, date=text) for text in _DATES])
+        if current.date is None
+        else None
+    )
+    time_columns = _list_columns(texts, _TIMES, None if date_format else TimestamptzType())
+    has_declared_time = any(column.is_declared for column in time_columns)  # without one, digits are rather an id
+    patterns = [text for text in _TIMESTAMPS if has_declared_time or text not in EPOCHS]
+    time_formats = [replace(current, timestamp=text) for text in patterns]
+    time_format = trials.choose(time_columns, time_formats)
+    options += [("date_format", date_format.date)] if date_format and date_format.date else []
+    options += [("timestamp_format", time_format.timestamp)] if time_format and time_format.timestamp else []
+    return tuple(options), trials.is_ambiguous
+
+
+def _list_columns(
+    texts: Sequence[tuple[ColumnChoice, bool]], kinds: tuple[type[IcebergType], ...], otherwise: IcebergType | None
+) -> list[_Column]:
+    """Return the columns of some types, and those that are text since nothing else fits, as the type `otherwise`."""
+    columns = []
+    for choice, is_declared in texts:
+        kind = choice.conversions[0].kind
+        if isinstance(kind, kinds):
+            columns.append(_Column(choice.file_column.sql_name, kind, is_declared))
+        elif isinstance(kind, StringType) and not is_declared and otherwise is not None and choice.file_column.guesses:
+            columns.append(_Column(choice.file_column.sql_name, otherwise, is_declared))
+    return columns
+
+
+class _Trials:
+    """Tries formats on the first rows."""
+
+    def __init__(
+        self, con: "duckdb.DuckDBPyConnection", reader: FormatReader, source: str, current: TextFormat
+    ) -> None:
+        self._con, self._reader, self._source, self._current = con, reader, source, current
+        self.is_ambiguous = False
+
+    def choose(self, columns: Sequence[_Column], formats: Sequence[TextFormat]) -> TextFormat | None:
+        """Return the first format with which most values fit; None if the current one is as good, or none is good."""
+        if not columns:
+            return None
+        fits = self._count_fits(columns, [self._current, *formats])
+        scores = [
+            sum(
+                fit if column.is_declared else total * (fit == total)
+                for column, total, fit in zip(columns, fits[0], fits_of_format, strict=True)
+            )
+            for fits_of_format in fits[1:]
+        ]
+        best = max(scores[1:])
+        total = sum(count for column, count in zip(columns, fits[0], strict=True) if column.is_declared)
+        if best <= scores[0] or best < _NEARLY_ALL * total:
+            return None
+        chosen = formats[scores.index(best, 1) - 1]
+        swapped = [
+            other
+            for other, score in zip(formats, scores[1:], strict=True)
+            if score == best and _is_month_first(other) != _is_month_first(chosen)
+        ]
+        self.is_ambiguous = self.is_ambiguous or (bool(swapped) and " a" not in (chosen.timestamp or ""))
+        return chosen
+
+    def _count_fits(self, columns: Sequence[_Column], formats: Sequence[TextFormat]) -> list[list[int]]:
+        """Return the number of values of each column, and then for each format how many values of each column fit."""
+        expressions = [f"count(nullif({column.sql_name}, ''))" for column in columns]
+        for text_format in formats:
+            for column in columns:
+                conversion = build_conversion(column.sql_name, column.kind, text_format)
+                valid = conversion.valid if conversion is not None and conversion.valid else "true"
+                expressions.append(f"count_if(nullif({column.sql_name}, '') IS NOT NULL AND coalesce({valid}, false))")
+        [counts] = self._con.execute(f"SELECT {', '.join(expressions)} FROM ({self._source})").fetchall()
+        self._reader.pop_rejected()
+        width = len(columns)
+        return [list(counts[start : start + width]) for start in range(0, len(counts), width)]
+
+
+def _is_month_first(text_format: TextFormat) -> bool:
+    pattern = text_format.date or text_format.timestamp or ""
+    return pattern.startswith(_MONTH_FIRST)

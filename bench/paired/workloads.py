@@ -8,10 +8,18 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import psycopg
+
+from bench.clicks import SCHEMA as CLICKS
+from bench.clicks import fill
 from bench.graph import shop, wide, write_data, write_project
+from bench.order_files import SCHEMA, write_files
 from bench.paired.work_tree import WorkTree
+from bench.parts.jdbc import TABLE
 from bench.parts.service_run import Shop
 from bench.served import Service, served
+from tests.servers.kafka import Server as Kafka
+from tests.servers.postgres import Server as Postgres
 
 Sample = Callable[[], float]
 """Do the work once and return its seconds."""
@@ -102,12 +110,76 @@ def service_run(tree: WorkTree, folder: Path) -> Iterator[dict[str, Sample]]:
         project.require(service)
 
 
+@contextmanager
+def ingest(tree: WorkTree, folder: Path) -> Iterator[dict[str, Sample]]:
+    """Time `runnel run` over 200 MB of CSV from nothing, and over one more small file among 1,000."""
+    write_files(folder / "data", "csv", 200_000_000, 2)
+    from_nothing = _SourceProjects(tree, folder / "large", f'rn.files("{folder / "data"}/*.csv", schema="{SCHEMA}")')
+    small = folder / "small"
+    write_files(small, "csv", 1_000_000, 1000)
+    one_more = _SourceProjects(tree, folder / "more", f'rn.files("{small}/*.csv", schema="{SCHEMA}")')
+    one_more.run_new()
+
+    def add_file() -> float:
+        text = (small / "0000.csv").read_text()
+        (small / f"more-{len(list(small.iterdir()))}.csv").write_text(text)
+        return one_more.run_last()
+
+    yield {"200 MB of CSV, from nothing": from_nothing.run_new, "one more file of 1,000": add_file}
+
+
+@contextmanager
+def jdbc(tree: WorkTree, folder: Path) -> Iterator[dict[str, Sample]]:
+    """Time `runnel run` over a table of PostgreSQL, from nothing."""
+    with Postgres() as server:
+        with psycopg.connect(server.url, autocommit=True) as connection:
+            connection.execute(TABLE.format(rows=1_000_000))
+        projects = _SourceProjects(tree, folder, f'rn.jdbc("{server.url}", table="orders", partitions=2)')
+        yield {"1,000,000 rows of PostgreSQL, from nothing": projects.run_new}
+
+
+@contextmanager
+def stream_throughput(tree: WorkTree, folder: Path) -> Iterator[dict[str, Sample]]:
+    """Time `runnel run` over a full topic of Kafka, from nothing."""
+    with Kafka() as server:
+        server.topic("clicks", 4)
+        fill(server.servers, "clicks", 4, 500_000)
+        source = f'rn.kafka("clicks", servers="{server.servers}", schema="{CLICKS}")'
+        yield {"500,000 messages of Kafka, from nothing": _SourceProjects(tree, folder, source).run_new}
+
+
+class _SourceProjects:
+    """Projects with one source, run by a checkout; each has a new lake."""
+
+    def __init__(self, tree: WorkTree, folder: Path, source: str) -> None:
+        self._tree, self._folder, self._source = tree, folder, source
+        self._count = 0
+
+    def run_new(self) -> float:
+        """Time the first run of a new project."""
+        self._count += 1
+        flows = self._folder / str(self._count) / "flows"
+        flows.mkdir(parents=True)
+        (flows.parent / "runnel.toml").write_text('[project]\nname = "paired"\n')
+        (flows / "flow.py").write_text(f'import runnel as rn\n\nrn.source("ods.orders", {self._source})\n')
+        return self.run_last()
+
+    def run_last(self) -> float:
+        """Time a run of the last project, which must have rows to read."""
+        took = self._tree.runnel(self._folder / str(self._count), "run", "--json")
+        _require(json.loads(took.output)["state"] == "succeeded", "there was nothing to read")
+        return took.seconds
+
+
 WORKLOADS = {
     "cold_start": cold_start,
     "nothing": nothing,
     "overhead": overhead,
     "large_graph": large_graph,
     "service_run": service_run,
+    "ingest": ingest,
+    "jdbc": jdbc,
+    "stream_throughput": stream_throughput,
 }
 
 

@@ -3,7 +3,6 @@
 A large source file has data files of its own. Many small ones share data files, whose footers say which rows are whose.
 """
 
-import os
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -18,6 +17,7 @@ from runnel.connect.files.file_patterns import LocalFile
 from runnel.connect.load.parallel_writer import MAX_WRITERS, ROWS_PER_WRITER
 from runnel.lake.iceberg.data_file_owners import SHARED_FILE_BYTES, RowRun, make_owner_prefix
 from runnel.lake.iceberg.parquet_writer import RowWriter
+from runnel.lake.scan.duckdb_connection import count_threads
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
@@ -69,13 +69,18 @@ def list_small_files(files: Iterable[LocalFile]) -> frozenset[str]:
 
 
 class _PartWriter:
-    """A thread with an open RowWriter for each path that is not finished, and one for paths that share data files."""
+    """A thread with an open RowWriter for each path that is not finished, and one for paths that share data files.
 
-    def __init__(self, store: "FileAccess", metadata: "TableMetadata", owners: Mapping[str, str]) -> None:
+    With `in_caller_thread` there is no such thread: a process with one thread reads and writes in turns.
+    """
+
+    def __init__(
+        self, store: "FileAccess", metadata: "TableMetadata", owners: Mapping[str, str], *, in_caller_thread: bool
+    ) -> None:
         self.store = store
         self.owners = owners
         self.metadata = metadata
-        self.executor = ThreadPoolExecutor(1, thread_name_prefix="runnel-ingest")
+        self.executor = None if in_caller_thread else ThreadPoolExecutor(1, thread_name_prefix="runnel-ingest")
         self.data_files: dict[str, list[DataFile]] = {}
         self.open_paths: set[str] = set()
         self._writers: dict[str, RowWriter] = {}
@@ -103,7 +108,15 @@ class _PartWriter:
         while self._pending:
             self._pending.popleft().result()
 
+    def stop(self) -> None:
+        """End the thread, after what it does now."""
+        if self.executor is not None:
+            self.executor.shutdown(wait=True, cancel_futures=True)
+
     def _submit(self, work: Callable[..., None], *arguments: object) -> None:
+        if self.executor is None:
+            work(*arguments)
+            return
         while len(self._pending) >= _MAX_PENDING:
             self._pending.popleft().result()
         self._pending.append(self.executor.submit(work, *arguments))
@@ -143,8 +156,12 @@ def write_parts(
     The names of data files start with the owner of the path, unless they are shared. Parts of one path should be
     adjacent: later ones go to another data file.
     """
-    writers = [_PartWriter(store, metadata, owners) for _ in range(_WRITERS)]
-    writers_per_file = min(MAX_WRITERS, os.cpu_count() or 1) if metadata.spec().is_unpartitioned() else 1
+    threads = count_threads()
+    writers = [
+        _PartWriter(store, metadata, owners, in_caller_thread=threads == 1)
+        for _ in range(_WRITERS if threads > 1 else 1)
+    ]
+    writers_per_file = min(MAX_WRITERS, threads) if metadata.spec().is_unpartitioned() else 1
     path_number = rows_written = rows_of_path = 0
     current_path: str | None = None
     try:
@@ -160,14 +177,14 @@ def write_parts(
                 current_path, rows_of_path, path_number = path, 0, path_number + 1
             # A large file is worth more than one thread.
             writer_index = path_number + (part_number % writers_per_file if rows_of_path >= ROWS_PER_WRITER else 0)
-            writers[writer_index % _WRITERS].write(path, part.rows)
+            writers[writer_index % len(writers)].write(path, part.rows)
             rows_of_path += part.rows.num_rows
             report_progress(rows_written)
         _finish_path(writers, current_path)
         shared_writers = [writer.close_shared() for writer in writers]
     finally:
         for writer in writers:
-            writer.executor.shutdown(wait=True, cancel_futures=True)
+            writer.stop()
     return _collect_files(writers, [writer for writer in shared_writers if writer is not None], owners)
 
 

@@ -31,10 +31,10 @@ class _DuckdbInstance:
             "autoload_known_extensions": False,
             "enable_external_file_cache": False,  # so that a user's rewritten file is read again at once
             "temp_directory": self.spill_dir,
-            "threads": os.cpu_count() or 1,
+            "threads": count_threads(),
         }
         if _limits is not None:
-            settings |= {"threads": _limits[0], "memory_limit": f"{_limits[1] >> 20}MiB"}
+            settings["memory_limit"] = f"{_limits[1] >> 20}MiB"
         self._first_connection = duckdb.connect(":memory:", config=settings)
 
     def open_session(self) -> "duckdb.DuckDBPyConnection":
@@ -64,6 +64,11 @@ def connect_duckdb() -> "duckdb.DuckDBPyConnection":
                 return _instance.open_session()
         _instance = _DuckdbInstance()
         return _instance.open_session()
+
+
+def count_threads() -> int:
+    """Return how many threads this process may use: one for each processor, or as many as it is limited to."""
+    return _limits[0] if _limits is not None else os.cpu_count() or 1
 
 
 def limit_resources(threads: int, memory_bytes: int) -> None:

@@ -60,11 +60,9 @@ def test_sides_that_are_the_same_for_all_slices(shop: Project) -> None:
     ran = shop.run()
     assert not ran.errors and [step.warnings for step in ran.steps if step.warnings] == []
     shop.orders("b", (2, "2026-01-03", 20), (8, "2026-01-10", 30))
-    ran = shop.run(verify=True)
+    ran = shop.run(verify=True)  # compares each table with a full computation
     assert not ran.errors, ran.errors[0]
     tables = [f"dws.{name}" for name in TABLES]
     assert {name: did(ran)[name] for name in tables} == dict.fromkeys(tables, "slices")
     assert {step_of(ran, name).reason.partition(",")[0] for name in tables} <= {"2 of 9", "2 of 10"}
-    by_slices = {name: shop.rows(name) for name in tables}
-    assert not shop.run(full_refresh=True).errors
-    assert {name: shop.rows(name) for name in tables} == by_slices
+    assert {step_of(ran, name).verified for name in tables} == {True}

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from runnel.client.json_views.backfill import BackfillFacts
-    from runnel.connect.ingest.release import ReleaseResult
+    from runnel.connect.ingest.release.release import ReleaseResult
     from runnel.connect.load.load import LoadOptions, LoadResult
-    from runnel.connect.load.quarantine import QuarantinedRow
+    from runnel.connect.load.quarantined_row import QuarantinedRow
     from runnel.lake.files.put import PutResult
     from runnel.lake.flow_state.runs import Run
     from runnel.lake.merge.merge import MergeResult

@@ -11,7 +11,7 @@ from runnel.connect.http import rate_limit
 from runnel.connect.ingest import part_writer
 from runnel.connect.ingest.units import file_unit
 from runnel.connect.ingest.units.load_units import prepare_load_in_units
-from runnel.connect.load import quarantine
+from runnel.connect.load import quarantine_files
 from runnel.connect.load.load import LoadOptions, LoadResult, UnitLoading, load_files
 from runnel.declare.model.column_types import parse_columns
 from runnel.declare.model.endpoints import Files
@@ -86,4 +86,4 @@ def shared_data_files(monkeypatch: pytest.MonkeyPatch) -> None:
     """
     monkeypatch.setattr(file_unit, "SHARED_UNIT_BYTES", 0)
     monkeypatch.setattr(part_writer, "LEAST_SHARED", 2)
-    monkeypatch.setattr(quarantine, "LEAST_SHARED", 2)
+    monkeypatch.setattr(quarantine_files, "LEAST_SHARED", 2)

@@ -16,8 +16,8 @@ from runnel.project.inspection.quarantine import quarantined_row_json
 
 if TYPE_CHECKING:
     from runnel.client.lake import Lake
-    from runnel.connect.ingest.release import ReleaseResult
-    from runnel.connect.load.quarantine import QuarantinedRow
+    from runnel.connect.ingest.release.release import ReleaseResult
+    from runnel.connect.load.quarantined_row import QuarantinedRow
 
 _MAX_ROW_LENGTH = 60
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 from runnel.project.inspection.quarantine import quarantined_row_json
 
 if TYPE_CHECKING:
-    from runnel.connect.ingest.release import ReleaseResult
+    from runnel.connect.ingest.release.release import ReleaseResult
     from runnel.lake.merge.rewind import RewindResult
 
 

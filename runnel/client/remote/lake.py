@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from runnel.client.json_views.backfill import BackfillFacts
-    from runnel.connect.ingest.release import ReleaseResult
-    from runnel.connect.load.quarantine import QuarantinedRow
+    from runnel.connect.ingest.release.release import ReleaseResult
+    from runnel.connect.load.quarantined_row import QuarantinedRow
     from runnel.lake.flow_state.runs import Run
     from runnel.lake.merge.merge import MergeResult
     from runnel.lake.merge.rewind import RewindResult

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from runnel.client.remote.json_values import parse_commit, parse_time
-from runnel.connect.load.quarantine import QuarantinedRow
+from runnel.connect.load.quarantined_row import QuarantinedRow
 from runnel.names import TableName
 from runnel.project.execution.release import DiscardResult
 

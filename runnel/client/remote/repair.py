@@ -7,8 +7,8 @@ from urllib.parse import quote
 
 from runnel.client.remote.json_values import parse_commit
 from runnel.client.remote.quarantine import parse_quarantined_row
-from runnel.connect.ingest.release import ReleaseResult
-from runnel.connect.ingest.release_files import StillBadRow
+from runnel.connect.ingest.release.release import ReleaseResult
+from runnel.connect.ingest.release.release_files import StillBadRow
 from runnel.errors import Mistake
 from runnel.lake.merge.rewind import RewindResult
 from runnel.names import TableName

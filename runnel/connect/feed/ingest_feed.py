@@ -30,6 +30,7 @@ from runnel.connect.ingest.batch_reader import IngestBatch, prepare_target, read
 from runnel.connect.ingest.ingest import IngestResult, IngestTarget
 from runnel.connect.ingest.source_errors import describe_source_errors
 from runnel.connect.load import quarantine
+from runnel.connect.load.quarantined_row import QuarantinedRow
 from runnel.declare.model.endpoints import Files
 from runnel.lake.iceberg import table_metadata
 from runnel.lake.iceberg.manifests import read_entries
@@ -176,7 +177,7 @@ def _stage_quarantine(target: IngestTarget, batch: IngestBatch, fetched: Fetched
     """
     store, quarantine_location = target.store, target.quarantine
     feed_rows = (replace(row, run=row.run or target.run) for row in fetched.bad_rows)
-    bad_rows = (*batch.quarantined_rows, *feed_rows) if target.source.on_bad == "quarantine" else ()
+    bad_rows = (*batch.set_aside.rows, *feed_rows) if target.source.on_bad == "quarantine" else ()
     is_reread = quarantine_location is not None and fetched.mode != "append"
     existing_rows = (
         quarantine.read_version_rows(store, table_metadata.load_metadata(store, quarantine_location))
@@ -201,6 +202,6 @@ def _stage_quarantine(target: IngestTarget, batch: IngestBatch, fetched: Fetched
     return location, location
 
 
-def _identify_row(row: quarantine.QuarantinedRow) -> tuple[str | None, ...]:
+def _identify_row(row: QuarantinedRow) -> tuple[str | None, ...]:
     """Return what identifies a quarantined row, regardless of when it was quarantined."""
     return row.raw, row.reason, row.file

@@ -13,7 +13,7 @@ from runnel.model.progress import Progress
 
 if TYPE_CHECKING:
     from runnel.connect.feed.shared_scratch import SharedScratch
-    from runnel.connect.load.quarantine import QuarantinedRow
+    from runnel.connect.load.quarantined_row import QuarantinedRow
     from runnel.lake.work_runner import WorkRunner
 
 FeedState = Mapping[str, Any]

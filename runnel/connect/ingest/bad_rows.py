@@ -1,6 +1,10 @@
-"""Convert bad rows of a source's files to rows of its quarantine table."""
+"""Convert bad rows of a source's files to rows of its quarantine table.
+
+They are written where they are read, one file after the other, so that no process holds them all.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -10,35 +14,76 @@ from runnel.connect.files.csv import CsvReader
 from runnel.connect.files.file_patterns import LocalFile
 from runnel.connect.files.format_reader import BadRow
 from runnel.connect.files.jsonl import JsonReader
-from runnel.connect.load.quarantine import QuarantinedRow
-from runnel.connect.load.type_inference import InferredTypes, list_bad_rows
+from runnel.connect.load import quarantine_files
+from runnel.connect.load.quarantine_files import QuarantineFileWriter, find_owner
+from runnel.connect.load.quarantined_row import QuarantinedRow
+from runnel.connect.load.type_inference import FilesWithBadRows, InferredTypes, iterate_bad_rows
 from runnel.lake.scan.duckdb_types import quote_literal
 
 if TYPE_CHECKING:
     import duckdb
+    from pyiceberg.manifest import DataFile
+    from pyiceberg.table.metadata import TableMetadata
 
     from runnel.connect.files.open_files import AnyReader
+    from runnel.lake.warehouse_files import FileAccess
 
 
-def build_quarantined_rows(
+@dataclass(frozen=True)
+class SetAside:
+    """Bad rows that were set aside: data files of the quarantine table, or rows that are not written yet."""
+
+    files: "tuple[DataFile, ...]" = ()
+    rows: tuple[QuarantinedRow, ...] = ()
+
+
+@dataclass(frozen=True)
+class QuarantineOutput:
+    """Where bad rows go: to data files for a version of the quarantine table with this `metadata`.
+
+    Without it they are returned as rows. `owners` are those of the files' rows, by the name of the file. With
+    `shares_files` rows share data files even if they are of few files: other units have bad rows of others.
+    """
+
+    store: "FileAccess"
+    run: str
+    metadata: "TableMetadata | None" = None
+    owners: Mapping[str, str] = field(default_factory=dict)
+    shares_files: bool = False
+
+    def set_aside(
+        self,
+        con: "duckdb.DuckDBPyConnection",
+        reader: "AnyReader",
+        inferred: InferredTypes,
+        bad_files: FilesWithBadRows,
+    ) -> SetAside:
+        """Set aside every bad row, with its text and all its reasons."""
+        rows_by_file = _iterate_quarantined_rows(con, reader, inferred, bad_files, self.run)
+        if self.metadata is None:
+            return SetAside(rows=tuple(row for rows in rows_by_file for row in rows))
+        shares_files = self.shares_files or len(bad_files.names) >= quarantine_files.LEAST_SHARED
+        writer = QuarantineFileWriter(self.store, self.metadata, shares_files=shares_files)
+        for rows in rows_by_file:
+            writer.write(find_owner(rows[0], self.owners), rows)
+        return SetAside(files=tuple(writer.close()))
+
+
+def _iterate_quarantined_rows(
     con: "duckdb.DuckDBPyConnection",
     reader: "AnyReader",
     inferred: InferredTypes,
-    files: Mapping[str, LocalFile],
+    bad_files: FilesWithBadRows,
     run: str,
-) -> list[QuarantinedRow]:
-    """Return every bad row with its text and all its reasons."""
+) -> Iterator[list[QuarantinedRow]]:
+    """Yield the bad rows of each file."""
     at = datetime.now(UTC)
-    files_by_name = {file.name: file for file in files.values()}
-    quarantined_rows: list[QuarantinedRow] = []
-    for name, group in groupby(list_bad_rows(con, reader, inferred, files), key=lambda row: row.file):
-        bad = list(group)
-        texts = _read_row_texts(con, reader, files_by_name[name], [row for row in bad if row.raw is None])
-        quarantined_rows += [
+    for name, bad in iterate_bad_rows(con, reader, inferred, bad_files):
+        texts = _read_row_texts(con, reader, bad_files.files[name], [row for row in bad if row.raw is None])
+        yield [
             QuarantinedRow(rows[0].raw or texts.get(rows[0].position), "; ".join(map(str, rows)), name, run, at)
             for rows in _group_by_row(bad)
         ]
-    return quarantined_rows
 
 
 def _group_by_row(bad: Sequence[BadRow]) -> Iterator[list[BadRow]]:

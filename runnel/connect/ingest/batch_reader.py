@@ -23,16 +23,22 @@ from runnel.connect.files.open_files import (
     open_reader,
 )
 from runnel.connect.files.scratch_files import ScratchFiles
-from runnel.connect.ingest.bad_rows import build_quarantined_rows
+from runnel.connect.ingest.bad_rows import QuarantineOutput, SetAside
 from runnel.connect.ingest.column_check import check_columns, require_values, restore_required
 from runnel.connect.ingest.ingest import IngestTarget
 from runnel.connect.ingest.part_writer import WrittenFiles, choose_shared_files, split_by_path, write_parts
 from runnel.connect.ingest.read_request import build_request
 from runnel.connect.ingest.target_version import WriteTarget, create_target, evolve_target
 from runnel.connect.load.column_matching import ColumnChoice, match_columns
-from runnel.connect.load.quarantine import QuarantinedRow
+from runnel.connect.load.quarantined_row import QuarantinedRow
 from runnel.connect.load.suggest.option_suggestion import add_suggestion, describe_suggestion, suggest_options
-from runnel.connect.load.type_inference import InferredTypes, describe_bad_rows, find_files_with_bad_rows, infer_types
+from runnel.connect.load.type_inference import (
+    FilesWithBadRows,
+    InferredTypes,
+    describe_bad_rows,
+    find_files_with_bad_rows,
+    infer_types,
+)
 from runnel.declare.model.flow import Source
 from runnel.errors import Mistake, RunnelError, plural
 from runnel.internal_names import internal_column
@@ -86,7 +92,7 @@ class IngestBatch:
     target: WriteTarget
     written: WrittenFiles = field(default_factory=WrittenFiles)
     dropped: int = 0
-    quarantined_rows: tuple[QuarantinedRow, ...] = ()
+    set_aside: SetAside = field(default_factory=SetAside)
     new_columns: tuple[str, ...] = ()
     unread_reasons: tuple[str, ...] = ()
     incomplete: frozenset[str] = frozenset()
@@ -111,11 +117,13 @@ def read_batch(
     skip_unreadable: bool = False,
     combine_files: bool = False,
     owners: Mapping[str, str] | None = None,
+    quarantine: "TableMetadata | None" = None,
 ) -> IngestBatch:
     """Read files, none of them empty, for the target's version or, with `from_scratch`, for a recreated table.
 
     The rows of each file can be replaced later: they are written to data files of their own, or are found by their
     owner, which `owners` may have, in a data file that many small files share. `combine_files` writes rows together.
+    Bad rows that are set aside are written, too, if the metadata of the `quarantine` table is given.
 
     A file that can't be read at all raises; with `skip_unreadable` it is skipped, and handled by the source's `on_bad`.
     """
@@ -129,6 +137,7 @@ def read_batch(
             skip_unreadable=skip_unreadable,
             combine_files=combine_files,
             owners=owners or {},
+            quarantine=quarantine,
         )
 
 
@@ -140,6 +149,7 @@ def _read_request(
     skip_unreadable: bool,
     combine_files: bool,
     owners: Mapping[str, str],
+    quarantine: "TableMetadata | None",
 ) -> IngestBatch:
     store, source, base = ingest_target.store, ingest_target.source, ingest_target.base
     schema = table_metadata.load_metadata(store, base).schema() if base is not None and not from_scratch else None
@@ -164,7 +174,10 @@ def _read_request(
                     reader, source, [column.name for column in schema.fields] if schema else []
                 )
                 if not rejected_files:
-                    batch_reader = _BatchReader(ingest_target, request, schema, from_scratch, combine_files, owners)
+                    quarantine_output = QuarantineOutput(store, ingest_target.run, quarantine, owners)
+                    batch_reader = _BatchReader(
+                        ingest_target, request, schema, from_scratch, combine_files, quarantine_output
+                    )
                     return add_unreadable_files(
                         batch_reader.read(con, reader, scratch), unreadable_files, ingest_target
                     )
@@ -184,7 +197,7 @@ class _BatchReader:
     schema: "Schema | None"
     from_scratch: bool
     combine_files: bool
-    owners: Mapping[str, str]
+    quarantine: QuarantineOutput
 
     def read(self, con: duckdb.DuckDBPyConnection, reader: AnyReader, scratch: ScratchFiles) -> IngestBatch:
         ingest_target, source, files_label = self.ingest_target, self.ingest_target.source, self.request.files_label
@@ -196,15 +209,11 @@ class _BatchReader:
         inferred = infer_types(con, reader, require_values(choices, source))
         if inferred.dropped and source.on_bad == "stop":
             raise describe_bad_rows(con, reader, inferred, scratch.files_by_path, files_label)
-        should_quarantine = source.on_bad == "quarantine" and inferred.dropped
-        quarantined_rows = (
-            build_quarantined_rows(con, reader, inferred, scratch.files_by_path, ingest_target.run)
-            if should_quarantine
-            else []
-        )
-        incomplete = (
-            find_files_with_bad_rows(con, reader, inferred, scratch.files_by_path) if inferred.dropped else frozenset()
-        )
+        bad_files, set_aside = FilesWithBadRows(), SetAside()
+        if inferred.dropped:
+            bad_files = find_files_with_bad_rows(con, reader, inferred, scratch.files_by_path)
+            if source.on_bad == "quarantine":
+                set_aside = self.quarantine.set_aside(con, reader, inferred, bad_files)
         table_choices = restore_required(inferred.choices, choices)
         target = prepare_target(
             ingest_target.store, source, table_choices, ingest_target.base, from_scratch=self.from_scratch
@@ -213,7 +222,7 @@ class _BatchReader:
             ingest_target.store,
             target.metadata,
             scratch.files_by_path,
-            self.owners,
+            self.quarantine.owners,
             shared_names,
             self.combine_files,
             lambda row_count: ingest_target.report("reading", row_count),
@@ -223,9 +232,9 @@ class _BatchReader:
             target,
             written,
             inferred.dropped,
-            tuple(quarantined_rows),
+            set_aside,
             list_new_columns(self.schema, self.request, inferred.choices),
-            incomplete=incomplete,
+            incomplete=bad_files.names,
             warnings=self._warn_of_no_rows(inferred.dropped, written),
         )
 
@@ -315,16 +324,17 @@ def add_unreadable_files(
 ) -> IngestBatch:
     """Return a batch with the skipped files; each is one quarantined row if `on_bad` is "quarantine"."""
     at = datetime.now(UTC)
-    rows = [
+    rows = tuple(
         QuarantinedRow(None, unreadable_file.error.what, unreadable_file.file.name, ingest_target.run, at)
         for unreadable_file in unreadable_files
-    ]
-    should_quarantine = ingest_target.source.on_bad == "quarantine"
-    quarantined_rows = (*batch.quarantined_rows, *rows) if should_quarantine else batch.quarantined_rows
+    )
+    set_aside = batch.set_aside
+    if ingest_target.source.on_bad == "quarantine":
+        set_aside = replace(set_aside, rows=(*set_aside.rows, *rows))
     incomplete = batch.incomplete | {unreadable_file.file.name for unreadable_file in unreadable_files}
     return replace(
         batch,
-        quarantined_rows=quarantined_rows,
+        set_aside=set_aside,
         unread_reasons=tuple(unreadable_file.error.what for unreadable_file in unreadable_files),
         incomplete=incomplete,
     )

@@ -22,6 +22,8 @@ from runnel.lake.owners.row_parts import write_excerpts
 from runnel.model.work_place import EXECUTORS
 
 if TYPE_CHECKING:
+    from pyiceberg.table.metadata import TableMetadata
+
     from runnel.lake.store import Store
 
 _ATTEMPTS = 3
@@ -35,12 +37,12 @@ def ingest_files(
     If files change while they are read, the others are read again without them: a changed file may have determined a
     column's type.
     """
-    store, base = target.store, target.base
+    store, base, quarantine_metadata = target.store, target.base, _load_quarantine(target)
     for _ in range(_ATTEMPTS):
         replaced_files = find_replaced_files(store, base, file_changes, load_processed_files)
         from_scratch = base is None or (file_changes.has_new_read_options and replaced_files.is_everything)
         try:
-            batch = _read_files(target, root, file_changes, from_scratch=from_scratch)
+            batch = _read_files(target, root, file_changes, quarantine_metadata, from_scratch=from_scratch)
             failpoints.reach(failpoints.READ)
         except RunnelError:
             changed_paths = find_changed_files(root, file_changes, store.storage)
@@ -49,7 +51,10 @@ def ingest_files(
         else:
             changed_paths = find_changed_files(root, file_changes, store.storage)
             if not changed_paths:
-                return _stage_ingest(target, file_changes, batch, replaced_files, from_scratch=from_scratch)
+                staged_quarantine = _stage_quarantine(target, file_changes, batch, quarantine_metadata)
+                return _stage_ingest(
+                    target, file_changes, batch, replaced_files, staged_quarantine, from_scratch=from_scratch
+                )
         remaining = file_changes.exclude_paths(changed_paths)
         if base is None and remaining.is_empty:
             break
@@ -61,7 +66,23 @@ def ingest_files(
     raise describe_changed_file(min(changed_paths))
 
 
-def _read_files(target: IngestTarget, root: Path, file_changes: FileChanges, *, from_scratch: bool) -> IngestBatch:
+def _load_quarantine(target: IngestTarget) -> "TableMetadata | None":
+    """Return the metadata of the quarantine table that bad rows are written for, if they are set aside."""
+    if target.source.on_bad != "quarantine":
+        return None
+    if target.quarantine is not None:
+        return table_metadata.load_metadata(target.store, target.quarantine)
+    return quarantine.build_metadata(target.store, target.source.table)
+
+
+def _read_files(
+    target: IngestTarget,
+    root: Path,
+    file_changes: FileChanges,
+    quarantine_metadata: "TableMetadata | None",
+    *,
+    from_scratch: bool,
+) -> IngestBatch:
     store, source = target.store, target.source
     listed_files = list_files(root, file_changes.files_to_read)
     owners = {source_file.path: source_file.owned[0] for source_file in file_changes.files_to_read}
@@ -70,7 +91,9 @@ def _read_files(target: IngestTarget, root: Path, file_changes: FileChanges, *, 
     if runner.place.name == EXECUTORS:
         from runnel.connect.ingest.units.unit_batch import read_batch_in_units
 
-        batch = read_batch_in_units(target, listed_files, runner, owners, from_scratch=from_scratch)
+        batch = read_batch_in_units(
+            target, listed_files, runner, owners, from_scratch=from_scratch, quarantine=quarantine_metadata
+        )
         return replace(batch, place=runner.place)
     with temp_dirs.create_scoped("ingest") as folder:
         local_files = fetch_objects(listed_files, store.storage, Path(folder), target.report_progress)
@@ -81,7 +104,12 @@ def _read_files(target: IngestTarget, root: Path, file_changes: FileChanges, *, 
             empty_target = prepare_target(store, source, (), target.base, from_scratch=from_scratch)
             return IngestBatch(empty_target, warnings=warnings)
         batch = read_batch(
-            target, files, from_scratch=from_scratch, skip_unreadable=source.on_bad != "stop", owners=owners
+            target,
+            files,
+            from_scratch=from_scratch,
+            skip_unreadable=source.on_bad != "stop",
+            owners=owners,
+            quarantine=quarantine_metadata,
         )
         return replace(batch, place=runner.place, warnings=(*batch.warnings, *warnings))
 
@@ -91,6 +119,7 @@ def _stage_ingest(
     file_changes: FileChanges,
     batch: IngestBatch,
     replaced_files: ReplacedFiles,
+    staged_quarantine: tuple[str, str] | None,
     *,
     from_scratch: bool,
 ) -> IngestResult:
@@ -103,7 +132,7 @@ def _stage_ingest(
         files=len(file_changes.files_to_read),
         processed_files=file_changes.list_processed_files(batch.written.locations_by_path, batch.incomplete),
         dropped=batch.dropped,
-        quarantine=_stage_quarantine(target, file_changes, batch),
+        quarantine=staged_quarantine,
         new_columns=batch.new_columns,
         unread_reasons=batch.unread_reasons,
         unfinished=file_changes.unfinished,
@@ -157,15 +186,20 @@ def _compute_content(
     return content_of_files(content, filter(None, added_columns), filter(None, removed_columns))
 
 
-def _stage_quarantine(target: IngestTarget, file_changes: FileChanges, batch: IngestBatch) -> tuple[str, str] | None:
+def _stage_quarantine(
+    target: IngestTarget, file_changes: FileChanges, batch: IngestBatch, metadata: "TableMetadata | None"
+) -> tuple[str, str] | None:
     """Stage the quarantine table with the bad rows, which replace those of earlier reads of the same files."""
-    if target.quarantine is None and not batch.quarantined_rows:
-        return None
-    base = target.quarantine or quarantine.create(target.store, target.source.table)
+    base, set_aside = target.quarantine, batch.set_aside
+    if base is None:
+        if metadata is None or not (set_aside.files or set_aside.rows):
+            return None
+        base = table_metadata.write_metadata(target.store, metadata, None)
     replaced_owners = {owner for source_file in file_changes.files_to_read for owner in source_file.owned}
     replaced_owners |= {owner for old in file_changes.replaced_files for owner in old.all_owners}
     owners = {source_file.path: source_file.owned[0] for source_file in file_changes.files_to_read}
+    removed_owners = replaced_owners if target.quarantine else ()
     location = quarantine.replace_owned_rows(
-        target.store, base, batch.quarantined_rows, replaced_owners if target.quarantine else (), owners
+        target.store, base, set_aside.rows, removed_owners, owners=owners, files=set_aside.files
     )
     return (location, location) if location != target.quarantine else None

@@ -10,7 +10,7 @@ from runnel.errors import RunnelError, plural
 from runnel.names import quote_value
 
 if TYPE_CHECKING:
-    from runnel.connect.load.quarantine import QuarantinedRow
+    from runnel.connect.load.quarantined_row import QuarantinedRow
 
 _MAX_SHOWN = 5
 

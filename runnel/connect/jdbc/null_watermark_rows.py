@@ -12,7 +12,7 @@ from runnel.connect.jdbc.table_inspection import TableInspection
 from runnel.errors import RunnelError, plural
 
 if TYPE_CHECKING:
-    from runnel.connect.load.quarantine import QuarantinedRow
+    from runnel.connect.load.quarantined_row import QuarantinedRow
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class NullWatermarkRows:
         import pyarrow.parquet as pq
 
         from runnel.connect.jdbc.row_reader import RowQuery, read_rows
-        from runnel.connect.load.quarantine import QuarantinedRow
+        from runnel.connect.load.quarantined_row import QuarantinedRow
 
         if not self.count or not self.is_new:
             return

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from runnel.connect.feed.protocol import FetchedFile, SharedFile
 from runnel.connect.jdbc.database import DatabaseColumn, FastReadFailed, SourceDatabase
 from runnel.connect.jdbc.value_conversion import arrow_schema, convert_batch
-from runnel.connect.load.quarantine import QuarantinedRow
+from runnel.connect.load.quarantined_row import QuarantinedRow
 from runnel.model.progress import Progress, ignore_progress
 
 GROUP_BYTES = 64 * 1024 * 1024

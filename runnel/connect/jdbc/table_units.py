@@ -17,7 +17,7 @@ from runnel.connect.jdbc.row_files import DifferingRows
 from runnel.connect.jdbc.row_reader import ReadResult, RowQuery, name_part, read_part, use_safe_columns
 from runnel.connect.jdbc.table_inspection import TableInspection
 from runnel.connect.jdbc.url import DatabaseAddress
-from runnel.connect.load.quarantine import QuarantinedRow
+from runnel.connect.load.quarantined_row import QuarantinedRow
 from runnel.lake.work_runner import ReportUnits
 from runnel.model.progress import Progress, ignore_progress
 

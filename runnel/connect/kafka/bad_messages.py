@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from runnel.connect.kafka.offset_range import OffsetRange
-from runnel.connect.load.quarantine import QuarantinedRow
+from runnel.connect.load.quarantined_row import QuarantinedRow
 from runnel.declare.model.flow import Source
 from runnel.errors import RunnelError, plural
 

@@ -1,29 +1,25 @@
 """Read and stage quarantine tables: bad rows with their reason, file, run and time. Publishes nothing."""
 
-import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from datetime import datetime
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField, StringType, TimestamptzType
 
+from runnel.connect.load.quarantine_files import write_quarantined_rows
+from runnel.connect.load.quarantined_row import QuarantinedRow
 from runnel.declare.model.flow import quarantine_table_of
 from runnel.errors import Mistake
 from runnel.lake.iceberg import table_metadata, table_properties
 from runnel.lake.iceberg.data_file_owners import (
-    SHARED_FILE_BYTES,
-    RowRun,
     is_shared,
-    join_runs,
     make_owner_prefix,
     read_file_name,
     read_owner_prefix,
 )
 from runnel.lake.iceberg.manifests import FileEntry, read_entries
-from runnel.lake.iceberg.parquet_writer import RowWriter
 from runnel.lake.iceberg.snapshots import VersionEdit, stage_version
 from runnel.lake.owners.row_parts import plan_owner_removal, write_excerpts
 from runnel.lake.owners.row_runs import OwnerLookup
@@ -42,56 +38,17 @@ SCHEMA = Schema(
     NestedField(4, "run", StringType(), required=False),
     NestedField(5, "at", TimestamptzType(), required=False),
 )
-LEAST_SHARED = 32  # owners whose rows are written at once: then they share data files
-_BATCH_ROWS = 10_000
-_PLACE_IN_FILE = re.compile(r", (?:line|row|record) \d+(?=, |: )")
-_KAFKA_PLACE = re.compile(r"[^ ,]+, offset \d+(?=: )")
-
-
-@dataclass(frozen=True)
-class QuarantinedRow:
-    """A quarantined row. `file` is the source's file that it came from, None for a task's row.
-
-    `owner` is that of its data file, or of its run of rows there; it identifies the source's file even after a rename.
-    """
-
-    raw: str | None
-    reason: str
-    file: str | None
-    run: str
-    at: datetime
-    owner: str | None = field(default=None, compare=False, repr=False)
-
-    @property
-    def place(self) -> str | None:
-        """Return where the row was, as its reason says it, such as `data/a.csv, line 3`; None if it does not."""
-        if self.file is not None and self.reason.startswith(self.file):
-            match = _PLACE_IN_FILE.match(self.reason, len(self.file))
-            return self.reason[: match.end()] if match else None
-        offset_match = _KAFKA_PLACE.match(self.reason)
-        return offset_match.group() if offset_match else None
-
-    @property
-    def position(self) -> str | None:
-        """Return the position of the row in its file, such as `line 3`, if its reason says it."""
-        return self.place.rpartition(", ")[2] if self.place else None
-
-    @property
-    def cause(self) -> str:
-        """Return the reason without the place of the row."""
-        if self.place is None:
-            return self.reason
-        text = f"; {self.reason}"
-        for separator in (", ", ": "):
-            text = text.replace(f"; {self.place}{separator}", "; ")
-        return text.removeprefix("; ")
 
 
 def create(store: "Store", table: "TableName") -> str:
     """Stage the empty quarantine table of a table and return its location."""
-    return table_metadata.create_table(
-        store, quarantine_table_of(table), SCHEMA, properties={table_properties.QUARANTINE_OF: str(table)}
-    )[0]
+    return table_metadata.write_metadata(store, build_metadata(store, table), None)
+
+
+def build_metadata(store: "Store", table: "TableName") -> "TableMetadata":
+    """Return the first version of the quarantine table of a table; it is not written yet."""
+    properties = {table_properties.QUARANTINE_OF: str(table)}
+    return table_metadata.build_metadata(store, quarantine_table_of(table), SCHEMA, properties=properties)
 
 
 def append(store: "Store", base: str, rows: Iterable[QuarantinedRow]) -> str:
@@ -104,11 +61,13 @@ def replace_owned_rows(
     base: str,
     rows: Iterable[QuarantinedRow],
     removed_owners: Collection[str],
+    *,
     owners: Mapping[str, str] | None = None,
+    files: Iterable["DataFile"] = (),
 ) -> str:
     """Stage a version with more rows and without those of `removed_owners`; `owners` maps file paths to owners.
 
-    Returns `base` itself if nothing changes.
+    `files` are data files that are written already. Returns `base` itself if nothing changes.
     """
     metadata, owner_set = table_metadata.load_metadata(store, base), frozenset(removed_owners)
     manifest_entries = list(read_entries(store, metadata)) if owner_set else []
@@ -127,7 +86,7 @@ def replace_owned_rows(
             removed += unowned_entries
         else:
             retained_rows = []
-    added = _write_rows(store, metadata, [*retained_rows, *_assign_owners(rows, owners or {})])
+    added = [*files, *write_quarantined_rows(store, metadata, [*retained_rows, *_assign_owners(rows, owners or {})])]
     added += write_excerpts(store, removal.excerpts)
     return stage_version(store, base, VersionEdit(added=added, removed=removed)) if added or removed else base
 
@@ -228,49 +187,7 @@ def replace_rows(
         for row in retained_by_name.get(name, ())
         if (row.owner or "") in file_owners
     ]
-    added = _write_rows(store, metadata, [*retained_rows, *_assign_owners(new_rows, owners or {})])
+    added = write_quarantined_rows(store, metadata, [*retained_rows, *_assign_owners(new_rows, owners or {})])
     for name, file_owners in changed_owners.items():
         added += write_excerpts(store, plan_owner_removal(store, base, [entries_by_name[name]], file_owners).excerpts)
     return stage_version(store, base, VersionEdit(added=added, removed=removed))
-
-
-def _write_rows(store: "Store", metadata: "TableMetadata", rows: Iterable[QuarantinedRow]) -> "list[DataFile]":
-    """Write rows, with separate data files for each owner; if there are many owners, with shared ones."""
-    groups: dict[str, list[QuarantinedRow]] = {}
-    for row in rows:
-        owner = row.owner or (make_owner_prefix(row.file) if row.file is not None else "")
-        groups.setdefault(owner, []).append(row)
-    files = [
-        file
-        for owner, group in groups.items()
-        if not owner or len(groups) < LEAST_SHARED
-        for file in _write_owner_rows(store, metadata, owner, group)
-    ]
-    shared_groups = {owner: group for owner, group in groups.items() if owner and len(groups) >= LEAST_SHARED}
-    return [*files, *_write_shared_rows(store, metadata, shared_groups)]
-
-
-def _write_owner_rows(
-    store: "Store", metadata: "TableMetadata", owner: str, rows: list[QuarantinedRow]
-) -> "list[DataFile]":
-    import pyarrow as pa
-
-    writer = RowWriter(store, metadata, prefix=owner)
-    for start in range(0, len(rows), _BATCH_ROWS):
-        batch = [vars(row) for row in rows[start : start + _BATCH_ROWS]]
-        writer.write(pa.Table.from_pylist(batch, writer.arrow_schema))
-    return writer.close()
-
-
-def _write_shared_rows(
-    store: "Store", metadata: "TableMetadata", groups: Mapping[str, list[QuarantinedRow]]
-) -> "list[DataFile]":
-    import pyarrow as pa
-
-    writer = RowWriter(store, metadata, target_bytes=SHARED_FILE_BYTES, is_shared=True)
-    owned_rows = [(owner, row) for owner, group in groups.items() for row in group]
-    for start in range(0, len(owned_rows), _BATCH_ROWS):
-        batch = owned_rows[start : start + _BATCH_ROWS]
-        runs = join_runs(RowRun(owner, "", 1) for owner, _ in batch)
-        writer.write(pa.Table.from_pylist([vars(row) for _, row in batch], writer.arrow_schema), runs)
-    return writer.close()

@@ -5,7 +5,7 @@ is tried over all rows. So a typical load reads its files once here, and once to
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -266,28 +266,44 @@ def describe_examples(
     )
 
 
-def list_bad_rows(
-    con: "duckdb.DuckDBPyConnection", reader: FormatReader, inferred: InferredTypes, files: Mapping[str, LocalFile]
-) -> list[BadRow]:
-    """Return every bad row, one for each column that is wrong, by file and place."""
-    examples = _read_examples(con, reader, inferred, files, None)
-    if inferred.rejected.count:
-        con.execute(f"SELECT count(*) FROM ({reader.build_select()})").fetchall()
-        examples += reader.pop_rejected(None).examples
-    return sorted(examples, key=_sort_key)
+@dataclass(frozen=True)
+class FilesWithBadRows:
+    """The files that have bad rows, by name; which have wrong values, and the rows that the parser rejected."""
+
+    files: Mapping[str, LocalFile] = field(default_factory=dict)
+    names_with_wrong_values: frozenset[str] = frozenset()
+    rejected_rows: Mapping[str, Sequence[BadRow]] = field(default_factory=dict)
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Return the names of the files."""
+        return frozenset(self.files)
 
 
 def find_files_with_bad_rows(
     con: "duckdb.DuckDBPyConnection", reader: FormatReader, inferred: InferredTypes, files: Mapping[str, LocalFile]
-) -> frozenset[str]:
-    """Return the names of the files that have bad rows."""
-    names: set[str] = set()
-    if inferred.bad_count:
-        names |= {files[path].name for path in _list_bad_paths(con, reader, inferred)}
+) -> FilesWithBadRows:
+    """Return the files that have bad rows."""
+    wrong_names = {files[path].name for path in _list_bad_paths(con, reader, inferred)} if inferred.bad_count else set()
+    rejected_rows: dict[str, list[BadRow]] = {}
     if inferred.rejected.count:
         con.execute(f"SELECT count(*) FROM ({reader.build_select()})").fetchall()
-        names |= {row.file for row in reader.pop_rejected(None).examples}
-    return frozenset(names)
+        for row in reader.pop_rejected(None).examples:
+            rejected_rows.setdefault(row.file, []).append(row)
+    names = {*wrong_names, *rejected_rows}
+    bad_files = {file.name: file for file in files.values() if file.name in names}
+    return FilesWithBadRows(bad_files, frozenset(wrong_names), rejected_rows)
+
+
+def iterate_bad_rows(
+    con: "duckdb.DuckDBPyConnection", reader: FormatReader, inferred: InferredTypes, bad_files: FilesWithBadRows
+) -> Iterator[tuple[str, list[BadRow]]]:
+    """Yield each file's name and its bad rows by place, one for each column that is wrong; one file after the other."""
+    for name, file in sorted(bad_files.files.items()):
+        rows = list(bad_files.rejected_rows.get(name, ()))
+        if name in bad_files.names_with_wrong_values:
+            rows += _read_file_examples(con, reader, inferred.choices, file, None)
+        yield name, sorted(rows, key=_sort_key)
 
 
 def _list_bad_paths(con: "duckdb.DuckDBPyConnection", reader: FormatReader, inferred: InferredTypes) -> list[str]:

@@ -122,15 +122,27 @@ def create_table(
 
     Its folder has a unique name, so that two branches can each create the table.
     """
-    location = f"{store.warehouse}/{name.layer}/{name.name}-{uuid.uuid4().hex[:8]}"
-    metadata = new_table_metadata(
+    metadata = build_metadata(store, name, schema, spec=spec, sort=sort, properties=properties)
+    return write_metadata(store, metadata, None), metadata
+
+
+def build_metadata(
+    store: "FileAccess",
+    name: "TableName",
+    schema: "Schema",
+    *,
+    spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC,
+    sort: SortOrder = UNSORTED_SORT_ORDER,
+    properties: Mapping[str, str] | None = None,
+) -> TableMetadata:
+    """Return the first version of a new table, which is not written yet."""
+    return new_table_metadata(
         schema=schema,
         partition_spec=spec,
         sort_order=sort,
-        location=location,
+        location=f"{store.warehouse}/{name.layer}/{name.name}-{uuid.uuid4().hex[:8]}",
         properties={**DEFAULT_PROPERTIES, **(properties or {})},
     )
-    return write_metadata(store, metadata, None), metadata
 
 
 def stage_update(

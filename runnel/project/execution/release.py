@@ -12,8 +12,8 @@ from runnel.names import TableName
 
 if TYPE_CHECKING:
     from runnel.client.lake import Lake
-    from runnel.connect.ingest.release import ReleaseResult
-    from runnel.connect.load.quarantine import QuarantinedRow
+    from runnel.connect.ingest.release.release import ReleaseResult
+    from runnel.connect.load.quarantined_row import QuarantinedRow
     from runnel.lake.history.commits import Commit
 
 _ATTEMPTS = 5
@@ -40,7 +40,7 @@ def release(
 
     `flow` is the loaded project, if there is one.
     """
-    from runnel.connect.ingest.release import release_rows as send
+    from runnel.connect.ingest.release.release import release_rows as send
     from runnel.connect.load.quarantine import read_quarantined_rows
 
     source = _find_source(lake, resolve_table(lake, table, branch), flow)
@@ -89,7 +89,7 @@ def format_quarantined_rows(
     lake: "Lake", table: str, rows: "Sequence[QuarantinedRow]", branch: str = "main"
 ) -> list[str]:
     """Return quarantined rows as text: for a source as a file that can be corrected and released, else as they are."""
-    from runnel.connect.ingest.correction_file import format_rows
+    from runnel.connect.ingest.release.correction_file import format_rows
     from runnel.project.planning.plan_project import load_project_flow
 
     is_source = any(row.file for row in rows)

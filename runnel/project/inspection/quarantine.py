@@ -9,7 +9,7 @@ from runnel.project.execution.release import resolve_table
 
 if TYPE_CHECKING:
     from runnel.client.lake import Lake
-    from runnel.connect.load.quarantine import QuarantinedRow
+    from runnel.connect.load.quarantined_row import QuarantinedRow
 
 
 @dataclass(frozen=True)

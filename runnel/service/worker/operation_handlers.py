@@ -22,7 +22,7 @@ from runnel.project.inspection.lineage import find_lineage
 
 if TYPE_CHECKING:
     from runnel.client.lake import Lake
-    from runnel.connect.ingest.release import ReleaseResult
+    from runnel.connect.ingest.release.release import ReleaseResult
     from runnel.declare.model.flow import Flow
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from runnel.cli.lake.quarantine import _describe_next_step, _format_rows
 from runnel.cli.main import main
-from runnel.connect.load.quarantine import QuarantinedRow
+from runnel.connect.load.quarantined_row import QuarantinedRow
 
 RUNNEL = Path(sys.executable).parent / "runnel"
 PAGE = (Path(__file__).parents[3] / "docs/sources.md").read_text()

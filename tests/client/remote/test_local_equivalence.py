@@ -10,7 +10,7 @@ import pytest
 
 from runnel.client.lake import Lake
 from runnel.connect.load import quarantine
-from runnel.connect.load.quarantine import QuarantinedRow
+from runnel.connect.load.quarantined_row import QuarantinedRow
 from runnel.declare.model.flow import quarantine_table_of
 from runnel.errors import Conflict, Mistake
 from runnel.lake.control.alarms import Alarm, update_alarms

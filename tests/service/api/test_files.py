@@ -8,7 +8,7 @@ import pytest
 import requests
 
 from runnel.connect.load import quarantine
-from runnel.connect.load.quarantine import QuarantinedRow
+from runnel.connect.load.quarantined_row import QuarantinedRow
 from runnel.declare.model.flow import quarantine_table_of
 from runnel.lake.history.commits import CommitChange
 from runnel.lake.publish import CommitDraft, publish

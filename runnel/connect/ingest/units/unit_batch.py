@@ -7,11 +7,13 @@ The driver sees what the units tell, never the contents of files. Whatever the u
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from runnel.connect.files.file_patterns import LocalFile
 from runnel.connect.files.format_reader import FileColumn
 from runnel.connect.files.load_request import LoadRequest
 from runnel.connect.files.open_files import UnreadableFile
+from runnel.connect.ingest.bad_rows import SetAside
 from runnel.connect.ingest.batch_reader import (
     IngestBatch,
     add_unreadable_files,
@@ -38,6 +40,9 @@ from runnel.errors import error_from_json
 from runnel.lake.iceberg import table_metadata
 from runnel.lake.work_runner import ReportUnits, WorkRunner
 
+if TYPE_CHECKING:
+    from pyiceberg.table.metadata import TableMetadata
+
 
 @dataclass(frozen=True)
 class _Settlement:
@@ -57,13 +62,16 @@ def read_batch_in_units(
     *,
     from_scratch: bool,
     combine_files: bool = False,
+    quarantine: "TableMetadata | None" = None,
 ) -> IngestBatch:
     """Read files for the target's version or, with `from_scratch`, for a recreated table.
 
     The path of a file is absolute, or the address of an object. Raises as `read_batch` does. `combine_files` writes the
     rows of all files of a unit together; a file that can't be read then raises, whatever the source's `on_bad`.
+    Bad rows that are set aside are written, too, if the metadata of the `quarantine` table is given.
     """
-    batch = _UnitBatch(ingest_target, tuple(files), runner, owners, from_scratch, combine_files)
+    small_quarantine = table_metadata.drop_history(quarantine) if quarantine is not None else None
+    batch = _UnitBatch(ingest_target, tuple(files), runner, owners, from_scratch, combine_files, small_quarantine)
     unreadable: dict[str, UnreadableReason] = {}
     undivided: set[str] = set()  # files that can't be read in splits
     with nullcontext() if combine_files else suggest_missing_options(build_request(ingest_target.source, files)):
@@ -82,7 +90,8 @@ class _UnitBatch:
     runner: WorkRunner
     owners: Mapping[str, str]
     from_scratch: bool
-    combine_files: bool = False
+    combine_files: bool
+    quarantine: "TableMetadata | None"
 
     def read(self, unreadable: Mapping[str, UnreadableReason], undivided: Collection[str]) -> IngestBatch:
         """Read the files but the unreadable ones; raise FilesUnreadable if others are unreadable, too.
@@ -98,6 +107,7 @@ class _UnitBatch:
             frozenset(unreadable),
             shares_files=not self.combine_files and bool(choose_shared_files(self.files)),
             combines_files=self.combine_files,
+            quarantine=self.quarantine,
         )
         least_bytes = file_unit.SHARED_UNIT_BYTES if context.shares_files else 0
         request = build_request(target.source, self.files)
@@ -187,7 +197,10 @@ def _combine(settlement: _Settlement, written: Sequence[WrittenUnit]) -> IngestB
         settlement.target,
         WrittenFiles(tuple(file for unit in written for file in unit.written.files), locations_by_path),
         sum(unit.dropped for unit in written),
-        tuple(row for unit in written for row in unit.quarantined_rows),
+        SetAside(
+            tuple(file for unit in written for file in unit.set_aside.files),
+            tuple(row for unit in written for row in unit.set_aside.rows),
+        ),
         settlement.new_columns,
         incomplete=frozenset(name for unit in written for name in unit.incomplete),
     )

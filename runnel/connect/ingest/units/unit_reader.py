@@ -5,7 +5,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import duckdb
 import pyarrow as pa
@@ -35,6 +35,9 @@ from runnel.errors import Mistake
 from runnel.lake.scan.duckdb_connection import connect_duckdb
 from runnel.lake.warehouse_files import WarehouseFiles
 
+if TYPE_CHECKING:
+    from pyiceberg.table.metadata import TableMetadata
+
 Answer = TypeVar("Answer")
 
 
@@ -44,6 +47,7 @@ class UnitContext:
 
     `owners` are the prefixes of data files, by path. `load_request` has the options of a load; those of an ingest are
     in the source. `combines_files` writes the rows of all files of a unit together; a file that can't be read stops it.
+    Units write bad rows to data files of the `quarantine` table, if they know its metadata.
     """
 
     source: Source
@@ -54,6 +58,7 @@ class UnitContext:
     shares_files: bool = False  # small files of all units are so many that they share data files
     combines_files: bool = False  # rows are written together, whatever file they are from
     load_request: LoadRequest | None = None
+    quarantine: "TableMetadata | None" = None
 
     @property
     def skips_unreadable(self) -> bool:

@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING
 
 from runnel.connect.files.format_reader import BadRow, FileColumn
 from runnel.connect.files.open_files import AnyReader
-from runnel.connect.ingest.bad_rows import build_quarantined_rows
+from runnel.connect.ingest.bad_rows import QuarantineOutput, SetAside
 from runnel.connect.ingest.batch_reader import RowOutput, store_small_files, write_batch_rows
 from runnel.connect.ingest.part_writer import WrittenFiles
 from runnel.connect.ingest.units.file_unit import FileUnit
 from runnel.connect.ingest.units.unit_reader import UnitContext, UnitFiles, UnreadableReason
 from runnel.connect.load.column_matching import ColumnChoice
-from runnel.connect.load.quarantine import QuarantinedRow
 from runnel.connect.load.type_inference import (
+    FilesWithBadRows,
     MisfitCounts,
     count_misfits,
     find_bad_rows,
@@ -55,7 +55,7 @@ class WrittenUnit:
 
     written: WrittenFiles = field(default_factory=WrittenFiles)
     dropped: int = 0
-    quarantined_rows: tuple[QuarantinedRow, ...] = ()
+    set_aside: SetAside = field(default_factory=SetAside)
     examples: tuple[BadRow, ...] = ()
     incomplete: frozenset[str] = frozenset()
     unreadable: tuple[UnreadableReason, ...] = ()
@@ -85,15 +85,16 @@ class UnitWriter:
         if inferred.dropped and source.on_bad == "stop":
             examples = list_examples(files.con, reader, inferred, paths)
             return WrittenUnit(dropped=inferred.dropped, examples=tuple(examples))
-        quarantined_rows = (
-            build_quarantined_rows(files.con, reader, inferred, paths, self.context.run)
-            if inferred.dropped and source.on_bad == "quarantine"
-            else []
-        )
-        incomplete = find_files_with_bad_rows(files.con, reader, inferred, paths) if inferred.dropped else frozenset()
-        context = self.context
+        context, bad_files, set_aside = self.context, FilesWithBadRows(), SetAside()
+        if inferred.dropped:
+            bad_files = find_files_with_bad_rows(files.con, reader, inferred, paths)
+            if source.on_bad == "quarantine":
+                quarantine_output = QuarantineOutput(
+                    context.files, context.run, context.quarantine, context.owners, context.shares_files
+                )
+                set_aside = quarantine_output.set_aside(files.con, reader, inferred, bad_files)
         output = RowOutput(
             context.files, self.metadata, paths, context.owners, files.shared_names, context.combines_files
         )
         written = write_batch_rows(files.con, reader, inferred, output)
-        return WrittenUnit(written, inferred.dropped, tuple(quarantined_rows), incomplete=incomplete)
+        return WrittenUnit(written, inferred.dropped, set_aside, incomplete=bad_files.names)

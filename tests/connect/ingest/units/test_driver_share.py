@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from runnel.connect.ingest.detect import digests
+from runnel.connect.load.quarantine import read_quarantined_rows
 from runnel.declare.model.column_types import parse_columns
 from runnel.declare.model.endpoints import Files
 from runnel.declare.model.flow import Source
@@ -120,3 +121,18 @@ def test_memory_of_the_driver_for_each_file(opening: Opening) -> None:
     measure_peak(opening("first", files), 50)  # imports
     peaks = {count: measure_peak(opening(str(count), files), count) for count in (500, 3000)}
     assert (peaks[3000] - peaks[500]) / 2500 <= MOST_BYTES_PER_FILE, peaks
+
+
+def test_memory_of_the_driver_does_not_grow_with_bad_rows(opening: Opening) -> None:
+    files = Files("data/*.csv", "csv", parse_columns("id long"))
+    peaks: dict[int, int] = {}
+    for count in (10, 500, 20_000):  # the first one for imports
+        ods = opening(str(count), files)
+        ods.write("a.csv", "id\n1\n" + "".join(f"order {number}\n" for number in range(count)))
+        tracemalloc.start()
+        ods.run()
+        peaks[count] = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert ods.done is not None and ods.done.dropped == count
+        assert len(read_quarantined_rows(ods.store, ORDERS)) == count
+    assert peaks[20_000] - peaks[500] <= 100_000, peaks

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from runnel.connect.load import quarantine
-from runnel.connect.load.quarantine import QuarantinedRow
+from runnel.connect.load.quarantined_row import QuarantinedRow
 from runnel.lake.catalog import schema
 from runnel.lake.flow_state import append_log, streams
 from runnel.lake.flow_state.append_log import AppendLog

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from runnel import temp_dirs
 from runnel.connect.ingest.batch_reader import IngestBatch, read_batch
 from runnel.connect.ingest.ingest import IngestTarget
-from runnel.connect.ingest.release_files import PreparedRelease, StillBadRow, prepare_release
+from runnel.connect.ingest.release.release_files import PreparedRelease, StillBadRow, prepare_release
 from runnel.connect.load import quarantine
-from runnel.connect.load.quarantine import QuarantinedRow
+from runnel.connect.load.quarantined_row import QuarantinedRow
 from runnel.declare.model.flow import Source, quarantine_table_of
 from runnel.errors import plural
 from runnel.lake.diff.content_id import content_of_files
@@ -86,7 +86,7 @@ def _release_once(store: "Store", prepared: PreparedRelease, *, branch: str, pin
     batch = read_batch(ingest_target, prepared.files, from_scratch=table_version is None, owners=owners)
     rows = batch.written.rows
     prepared.check_counts(rows, batch.dropped)
-    still_bad = tuple(prepared.restore_origin(row) for row in batch.quarantined_rows)
+    still_bad = tuple(prepared.restore_origin(row) for row in batch.set_aside.rows)
     if not rows and batch.dropped == len(prepared.replaced_rows):
         return _make_result(prepared, 0, still_bad, None)
     staged_quarantine = quarantine.replace_rows(

@@ -17,7 +17,7 @@ from runnel.connect.files.csv_text.csv_records import CsvRecord, choose_delimite
 from runnel.connect.files.file_patterns import CSV, LocalFile, make_local_file
 from runnel.connect.files.format_reader import CsvOptions
 from runnel.connect.ingest.read_request import build_request
-from runnel.connect.load.quarantine import QuarantinedRow
+from runnel.connect.load.quarantined_row import QuarantinedRow
 from runnel.declare.model.endpoints import Files
 from runnel.declare.model.flow import Source
 from runnel.errors import Mistake

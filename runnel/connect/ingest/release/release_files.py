@@ -9,7 +9,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from runnel.connect.files.file_patterns import CSV, JSONL, LocalFile, detect_format, make_local_file
-from runnel.connect.ingest.correction_file import (
+from runnel.connect.ingest.read_request import build_request
+from runnel.connect.ingest.release.correction_file import (
     CorrectedRow,
     CorrectionFile,
     CsvLayout,
@@ -20,8 +21,7 @@ from runnel.connect.ingest.correction_file import (
     read_layout,
     restore_layout,
 )
-from runnel.connect.ingest.read_request import build_request
-from runnel.connect.load.quarantine import QuarantinedRow
+from runnel.connect.load.quarantined_row import QuarantinedRow
 from runnel.declare.model.endpoints import Files
 from runnel.declare.model.flow import Source
 from runnel.errors import Mistake, did_you_mean, join_names

@@ -145,7 +145,10 @@ def _show_release(result: "ReleaseResult", table: str, corrected: str | None, li
         ]
         click.echo(format_table([*line_title, "file", "position", "cause", "row"], cells))
     if len(visible_rows) < result.bad:
-        click.echo(f"{result.bad - len(visible_rows):,} more; --limit 0 shows all")
+        where = (
+            "--limit 0 shows all" if result.bad == len(result.still_bad) else f"`runnel quarantine {table}` shows all"
+        )
+        click.echo(f"{result.bad - len(visible_rows):,} more; {where}")
     click.echo(_summarize_release(result, table, corrected))
 
 

@@ -3,7 +3,7 @@
 They are written where they are read, one file after the other, so that no process holds them all.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import groupby
@@ -31,23 +31,39 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SetAside:
-    """Bad rows that were set aside: data files of the quarantine table, or rows that are not written yet."""
+    """Bad rows that were set aside: data files of the quarantine table, or rows that are not written yet.
+
+    `examples` are some of the rows that were written.
+    """
 
     files: "tuple[DataFile, ...]" = ()
     rows: tuple[QuarantinedRow, ...] = ()
+    examples: tuple[QuarantinedRow, ...] = ()
+
+
+@dataclass(frozen=True)
+class QuarantineTarget:
+    """A version of the quarantine table, with this `metadata`, that bad rows are written for; can be pickled.
+
+    `restore` returns a bad row as it is written, for files that stand for others. So many examples are wanted.
+    """
+
+    metadata: "TableMetadata"
+    restore: Callable[[QuarantinedRow], QuarantinedRow] | None = None
+    example_count: int = 0
 
 
 @dataclass(frozen=True)
 class QuarantineOutput:
-    """Where bad rows go: to data files for a version of the quarantine table with this `metadata`.
+    """Where bad rows go: to data files for the `target`, or back to the caller if there is none.
 
-    Without it they are returned as rows. `owners` are those of the files' rows, by the name of the file. With
-    `shares_files` rows share data files even if they are of few files: other units have bad rows of others.
+    `owners` are those of the files' rows, by the name of the file. With `shares_files` rows share data files even if
+    they are of few files: other units have bad rows of others.
     """
 
     store: "FileAccess"
     run: str
-    metadata: "TableMetadata | None" = None
+    target: QuarantineTarget | None = None
     owners: Mapping[str, str] = field(default_factory=dict)
     shares_files: bool = False
 
@@ -60,13 +76,17 @@ class QuarantineOutput:
     ) -> SetAside:
         """Set aside every bad row, with its text and all its reasons."""
         rows_by_file = _iterate_quarantined_rows(con, reader, inferred, bad_files, self.run)
-        if self.metadata is None:
+        target = self.target
+        if target is None:
             return SetAside(rows=tuple(row for rows in rows_by_file for row in rows))
         shares_files = self.shares_files or len(bad_files.names) >= quarantine_files.LEAST_SHARED
-        writer = QuarantineFileWriter(self.store, self.metadata, shares_files=shares_files)
+        writer = QuarantineFileWriter(self.store, target.metadata, shares_files=shares_files)
+        examples: list[QuarantinedRow] = []
         for rows in rows_by_file:
-            writer.write(find_owner(rows[0], self.owners), rows)
-        return SetAside(files=tuple(writer.close()))
+            written_rows = [target.restore(row) for row in rows] if target.restore is not None else rows
+            writer.write(find_owner(written_rows[0], self.owners), written_rows)
+            examples += written_rows[: target.example_count - len(examples)]
+        return SetAside(files=tuple(writer.close()), examples=tuple(examples))
 
 
 def _iterate_quarantined_rows(

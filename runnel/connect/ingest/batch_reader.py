@@ -23,7 +23,7 @@ from runnel.connect.files.open_files import (
     open_reader,
 )
 from runnel.connect.files.scratch_files import ScratchFiles
-from runnel.connect.ingest.bad_rows import QuarantineOutput, SetAside
+from runnel.connect.ingest.bad_rows import QuarantineOutput, QuarantineTarget, SetAside
 from runnel.connect.ingest.column_check import check_columns, require_values, restore_required
 from runnel.connect.ingest.ingest import IngestTarget
 from runnel.connect.ingest.part_writer import WrittenFiles, choose_shared_files, split_by_path, write_parts
@@ -117,13 +117,13 @@ def read_batch(
     skip_unreadable: bool = False,
     combine_files: bool = False,
     owners: Mapping[str, str] | None = None,
-    quarantine: "TableMetadata | None" = None,
+    quarantine: QuarantineTarget | None = None,
 ) -> IngestBatch:
     """Read files, none of them empty, for the target's version or, with `from_scratch`, for a recreated table.
 
     The rows of each file can be replaced later: they are written to data files of their own, or are found by their
     owner, which `owners` may have, in a data file that many small files share. `combine_files` writes rows together.
-    Bad rows that are set aside are written, too, if the metadata of the `quarantine` table is given.
+    Bad rows that are set aside are written for `quarantine`, if it is given.
 
     A file that can't be read at all raises; with `skip_unreadable` it is skipped, and handled by the source's `on_bad`.
     """
@@ -149,7 +149,7 @@ def _read_request(
     skip_unreadable: bool,
     combine_files: bool,
     owners: Mapping[str, str],
-    quarantine: "TableMetadata | None",
+    quarantine: QuarantineTarget | None,
 ) -> IngestBatch:
     store, source, base = ingest_target.store, ingest_target.source, ingest_target.base
     schema = table_metadata.load_metadata(store, base).schema() if base is not None and not from_scratch else None

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from runnel import temp_dirs
 from runnel.connect.ingest import failpoints
+from runnel.connect.ingest.bad_rows import QuarantineTarget
 from runnel.connect.ingest.batch_reader import IngestBatch, prepare_target, read_batch
 from runnel.connect.ingest.detect.file_changes import FileChanges, ProcessedFilesLoader
 from runnel.connect.ingest.detect.listing import is_object_url
@@ -84,6 +85,7 @@ def _read_files(
     from_scratch: bool,
 ) -> IngestBatch:
     store, source = target.store, target.source
+    quarantine_target = QuarantineTarget(quarantine_metadata) if quarantine_metadata is not None else None
     listed_files = list_files(root, file_changes.files_to_read)
     owners = {source_file.path: source_file.owned[0] for source_file in file_changes.files_to_read}
     local_paths = [file.path for file in listed_files if not is_object_url(file.path)]
@@ -92,7 +94,7 @@ def _read_files(
         from runnel.connect.ingest.units.unit_batch import read_batch_in_units
 
         batch = read_batch_in_units(
-            target, listed_files, runner, owners, from_scratch=from_scratch, quarantine=quarantine_metadata
+            target, listed_files, runner, owners, from_scratch=from_scratch, quarantine=quarantine_target
         )
         return replace(batch, place=runner.place)
     with temp_dirs.create_scoped("ingest") as folder:
@@ -109,7 +111,7 @@ def _read_files(
             from_scratch=from_scratch,
             skip_unreadable=source.on_bad != "stop",
             owners=owners,
-            quarantine=quarantine_metadata,
+            quarantine=quarantine_target,
         )
         return replace(batch, place=runner.place, warnings=(*batch.warnings, *warnings))
 

@@ -108,11 +108,22 @@ def read_quarantined_rows(
     )
     if file is None:
         return quarantined_rows
-    path = _find_path(file, {row.file for row in quarantined_rows if row.file is not None})
+    path = find_path(file, {row.file for row in quarantined_rows if row.file is not None})
     return [row for row in quarantined_rows if row.file == path]
 
 
-def _find_path(file: str, paths: Collection[str]) -> str:
+def list_source_files(store: "Store", location: str) -> set[str]:
+    """Return the names of the files that the rows of a version of a quarantine table came from."""
+    from runnel.lake.scan.duckdb_connection import connect_duckdb, translate_duckdb_errors
+    from runnel.lake.scan.scan_sql import rows_sql
+
+    metadata = table_metadata.load_metadata(store, location)
+    with translate_duckdb_errors(), connect_duckdb() as con:
+        names = con.execute(f"SELECT DISTINCT file FROM ({rows_sql(store, metadata)})").fetchall()
+    return {name for (name,) in names if name is not None}
+
+
+def find_path(file: str, paths: Collection[str]) -> str:
     """Return the path that `file` means: the whole path, or the end of exactly one; `file` itself if there is none."""
     matches = [file] if file in paths else sorted(path for path in paths if path.endswith(f"/{file.lstrip('/')}"))
     if len(matches) > 1:

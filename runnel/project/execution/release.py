@@ -1,5 +1,6 @@
 """Release quarantined rows of a source, or discard quarantined rows; a task's rows can only be discarded."""
 
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,15 +41,23 @@ def release(
 
     `flow` is the loaded project, if there is one.
     """
-    from runnel.connect.ingest.release.release import release_rows as send
+    from runnel.connect.ingest.release.release import release_corrected_rows, release_unchanged_rows
     from runnel.connect.load.quarantine import read_quarantined_rows
+    from runnel.project.work_places import create_work_context
 
-    source = _find_source(lake, resolve_table(lake, table, branch), flow)
+    source, root = _find_source(lake, resolve_table(lake, table, branch), flow), lake.settings.root
+    if corrected is None:
+        job_group = f"release {secrets.token_hex(4)}"
+        choose_runner = create_work_context(lake.settings, lake.spark_provider.get, job_group).choose_runner
+        result = release_unchanged_rows(lake.store, source, root, file, branch=branch, choose_runner=choose_runner)
+        if not result.rows:
+            raise _describe_no_rows("RELEASE_NOTHING", source.table, branch, file)
+        return result
     quarantined_rows = read_quarantined_rows(lake.store, source.table, branch, file)
     selected_rows = [row for row in quarantined_rows if row.raw is not None]  # None: the whole file could not be read
     if not selected_rows:
         raise _describe_no_rows("RELEASE_NOTHING", source.table, branch, file)
-    return send(lake.store, source, lake.settings.root, selected_rows, corrected, branch=branch)
+    return release_corrected_rows(lake.store, source, root, selected_rows, corrected, branch=branch)
 
 
 def discard(lake: "Lake", table: str, *, file: str | None = None, branch: str = "main") -> DiscardResult:

@@ -123,6 +123,34 @@ def test_executors_read_what_one_process_reads(
     assert facts["process"][2] == "nothing"
 
 
+def test_executors_release_what_one_process_releases(
+    spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = (
+        'rn.source("ods.csv", rn.files("csv/*.csv", schema="id %s, v string", removed="delete"), on_bad="quarantine")'
+    )
+    facts = {}
+    for place in ("process", "executors"):
+        (tmp_path / place / "csv").mkdir(parents=True)
+        project = Project(tmp_path / place, spark)
+        project.flow(text % "int", orders=None)
+        for number in range(2 * LEAST_SHARED):
+            (project.root / "csv" / f"{number}.csv").write_text(f"v,id\na,{number}\nb,{number}000000000\nc,x\n")
+        monkeypatch.setenv("RUNNEL__SPARK__RUN_ON", place)
+        project.run()
+        project.flow(text % "long", orders=None)
+        with project.open() as lake:
+            done = lake.release("ods.csv")
+        assert (done.accepted, done.bad) == (2 * LEAST_SHARED - 3, 2 * LEAST_SHARED)
+        (project.root / "csv" / "7.csv").unlink()
+        project.run()
+        facts[place] = look(project, ("csv", "quarantine.csv"))
+    assert facts["executors"] == facts["process"]
+    assert len(facts["process"]["quarantine.ods_csv"][1]) == 2 * LEAST_SHARED - 1
+    ids = [row for row in facts["process"]["ods.csv"][1] if "'id': 8000000000," in row or "'id': 7000000000," in row]
+    assert ids == ["{'id': 8000000000, 'v': 'b'}"]  # the released row of the removed file went with it
+
+
 LARGE_FLOW = """
 rn.source("ods.csv", rn.files("csv/*.csv", schema="id long, v string", multiline=False), on_bad="quarantine")
 rn.source("ods.json", rn.files("json/*.jsonl", schema="id long"), on_bad="quarantine")

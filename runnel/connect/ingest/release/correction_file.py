@@ -81,7 +81,7 @@ def read_layout(source: Source, root: Path, name: str) -> CsvLayout:
     if options.header and Path(file.path).is_file():
         try:
             names = read_header(file, options)
-        except Mistake:
+        except (Mistake, UnicodeError):
             if not names:
                 raise
     return CsvLayout(names, choose_delimiter(file, options))

@@ -4,40 +4,52 @@ Good rows are added to the table as rows of the file that they came from: if tha
 its other rows. Rows that are still bad stay in quarantine, with the current reason.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runnel import temp_dirs
+from runnel.connect.feed.shared_scratch import SharedScratch, open_scratch
+from runnel.connect.files.file_patterns import LocalFile
+from runnel.connect.ingest.bad_rows import QuarantineTarget
 from runnel.connect.ingest.batch_reader import IngestBatch, read_batch
 from runnel.connect.ingest.ingest import IngestTarget
-from runnel.connect.ingest.release.release_files import PreparedRelease, StillBadRow, prepare_release
+from runnel.connect.ingest.release.correction_file import is_csv
+from runnel.connect.ingest.release.publish_release import ReleaseBase, publish_release, read_base
+from runnel.connect.ingest.release.release_files import (
+    PreparedRelease,
+    StillBadRow,
+    check_owners,
+    check_row_count,
+    make_unchanged_source,
+    prepare_release,
+)
+from runnel.connect.ingest.release.release_origin import OriginRestorer, ReleaseFile
+from runnel.connect.ingest.release.release_units import (
+    EXAMPLE_COUNT,
+    PreparedUnit,
+    ReleasePreparer,
+    divide_entries,
+)
 from runnel.connect.load import quarantine
 from runnel.connect.load.quarantined_row import QuarantinedRow
-from runnel.declare.model.flow import Source, quarantine_table_of
-from runnel.errors import plural
-from runnel.lake.diff.content_id import content_of_files
-from runnel.lake.flow_state.ingest_position import ProcessedFile
-from runnel.lake.flow_state.ingest_positions import read_position
-from runnel.lake.history.commits import Commit, CommitChange, read_sequence
-from runnel.lake.iceberg.data_file_owners import (
-    is_shared,
-    make_file_name,
-    read_file_id,
-    read_file_name,
-    read_origin,
-    read_owner_prefix,
-)
+from runnel.declare.model.flow import Source
+from runnel.errors import Mistake
+from runnel.lake.history.commits import Commit
 from runnel.lake.iceberg.manifests import FileEntry, read_entries
 from runnel.lake.iceberg.snapshots import VersionEdit, stage_version
-from runnel.lake.iceberg.table_metadata import load_metadata
+from runnel.lake.iceberg.table_metadata import drop_history, load_metadata
 from runnel.lake.leases.pins import acquire_pin
-from runnel.lake.owners.row_runs import list_runs, load_footers
-from runnel.lake.publish import CommitDraft, publish, retry_on_conflict
-from runnel.model.table_version import TableVersion
+from runnel.lake.publish import retry_on_conflict
+from runnel.lake.work_runner import ChooseRunner, WorkRunner, run_in_process
+from runnel.model.work_place import EXECUTORS
 
 if TYPE_CHECKING:
+    from pyiceberg.table.metadata import TableMetadata
+
     from runnel.lake.store import Store
 
 _ATTEMPTS = 5
@@ -47,8 +59,9 @@ _ATTEMPTS = 5
 class ReleaseResult:
     """How many rows were to be released, how many the table accepted, and how many are still bad.
 
-    `still_bad` are the bad rows, with their current reason. `missing` counts the rows that stay in quarantine because
-    the corrected file does not have them, `unknown` the rows of that file that are not in quarantine any more.
+    `still_bad` are the bad rows, or the first thousand of those that were not corrected, with their current reason.
+    `missing` counts the rows that stay in quarantine because the corrected file does not have them, `unknown` the rows
+    of that file that are not in quarantine any more.
     """
 
     rows: int
@@ -60,68 +73,39 @@ class ReleaseResult:
     unknown: int = 0
 
 
-def release_rows(
+def release_corrected_rows(
     store: "Store",
     source: Source,
     root: Path,
     chosen_rows: Sequence[QuarantinedRow],
-    corrected: Path | None = None,
+    corrected: Path,
     *,
     branch: str = "main",
 ) -> ReleaseResult:
-    """Read `chosen_rows` through the source again, or in their place the rows of the file `corrected`."""
+    """Read the rows of the file `corrected` through the source, in the place of `chosen_rows`."""
     with temp_dirs.create_scoped("release") as folder, acquire_pin(store.db, "write") as pin:
         prepared = prepare_release(source, root, chosen_rows, corrected, Path(folder))
         if not prepared.files:
-            return _make_result(prepared, 0, (), None)
-        return retry_on_conflict(lambda: _release_once(store, prepared, branch=branch, pin=pin), _ATTEMPTS)
+            return _describe_corrected(prepared, 0, (), None)
+        return retry_on_conflict(lambda: _release_corrected_once(store, prepared, branch, pin), _ATTEMPTS)
 
 
-def _release_once(store: "Store", prepared: PreparedRelease, *, branch: str, pin: str) -> ReleaseResult:
-    planned, commit = store.db.read(read_sequence), store.commit(branch)
-    source, owners = prepared.source, prepared.owners
-    state, quarantine_table = store.state(branch), quarantine_table_of(source.table)
-    table_version, quarantine_version = state.get(source.table), state[quarantine_table]
-    ingest_target = IngestTarget(store, source, table_version.location if table_version else None, run="release")
-    batch = read_batch(ingest_target, prepared.files, from_scratch=table_version is None, owners=owners)
-    rows = batch.written.rows
-    prepared.check_counts(rows, batch.dropped)
+def _release_corrected_once(store: "Store", prepared: PreparedRelease, branch: str, pin: str) -> ReleaseResult:
+    source, base = prepared.source, read_base(store, prepared.source, branch)
+    target = IngestTarget(store, source, base.table_location, run="release")
+    batch = read_batch(target, prepared.files, from_scratch=base.table is None, owners=prepared.owners)
+    prepared.check_counts(batch.written.rows, batch.dropped)
     still_bad = tuple(prepared.restore_origin(row) for row in batch.set_aside.rows)
-    if not rows and batch.dropped == len(prepared.replaced_rows):
-        return _make_result(prepared, 0, still_bad, None)
+    if base.quarantine is None or (not batch.written.rows and batch.dropped == len(prepared.replaced_rows)):
+        return _describe_corrected(prepared, 0, still_bad, None)
     staged_quarantine = quarantine.replace_rows(
-        store, quarantine_version.location, prepared.replaced_rows, [bad_row.row for bad_row in still_bad]
+        store, base.quarantine.location, prepared.replaced_rows, [bad_row.row for bad_row in still_bad]
     )
-    changes = (
-        [CommitChange(quarantine_table, quarantine_version.location, staged_quarantine, staged_quarantine)]
-        if staged_quarantine != quarantine_version.location
-        else []
-    )
-    if rows:
-        changes.append(_stage_table_change(store, source, batch, table_version))
-    if not changes:
-        return _make_result(prepared, 0, still_bad, None)
-    message = f"release {plural(rows, 'row')} of {source.table}"
-    processed_files = store.db.read(lambda connection: read_position(connection, commit, source.table)) if rows else {}
-    live_entries = _list_data_files(store, table_version) if rows else ()
-    draft = CommitDraft(
-        branch,
-        message,
-        store.author,
-        tuple(changes),
-        kind="release",
-        expected_head=commit.id,
-        planned_sequence=planned,
-        pin=pin,
-        processed_files=tuple(
-            (source.table, entry)
-            for entry in _extend_processed_files(store, processed_files, batch, owners, live_entries)
-        ),
-    )
-    return _make_result(prepared, rows, still_bad, publish(store.db, draft))
+    commit = publish_release(store, source, base, batch, prepared.owners, staged_quarantine=staged_quarantine, pin=pin)
+    return _describe_corrected(prepared, batch.written.rows, still_bad, commit)
 
 
-def _make_result(
+def _describe_corrected(
     prepared: PreparedRelease, accepted: int, still_bad: tuple[StillBadRow, ...], commit: Commit | None
 ) -> ReleaseResult:
     all_bad = tuple(sorted((*still_bad, *prepared.uncorrected), key=lambda bad_row: bad_row.line or 0))
@@ -129,81 +113,157 @@ def _make_result(
     return ReleaseResult(rows, accepted, len(all_bad), commit, all_bad, prepared.missing, prepared.unknown)
 
 
-def _stage_table_change(
-    store: "Store", source: Source, batch: IngestBatch, table_version: TableVersion | None
-) -> CommitChange:
-    added = batch.written.files
-    target = batch.target
-    location = stage_version(store, target.location, VersionEdit(added=added, updates=target.updates))
-    names = sorted(file.file_path.rpartition("/")[2] for file in added)
-    content = content_of_files(table_version.content if table_version else None, [f"released:{name}" for name in names])
-    return CommitChange(source.table, table_version.location if table_version else None, location, content)
-
-
-def _list_data_files(store: "Store", version: TableVersion | None) -> tuple[FileEntry, ...]:
-    return (
-        tuple(entry for entry in read_entries(store, load_metadata(store, version.location)) if entry.is_data)
-        if version
-        else ()
-    )
-
-
-def _extend_processed_files(
+def release_unchanged_rows(
     store: "Store",
-    processed_files: Mapping[str, ProcessedFile],
-    batch: IngestBatch,
-    owners: Mapping[str, str],
-    live_entries: Sequence[FileEntry],
-) -> tuple[ProcessedFile, ...]:
-    """Return the updated records of source files whose rows are now in more data files, under their current names.
+    source: Source,
+    root: Path,
+    file: str | None = None,
+    *,
+    branch: str = "main",
+    choose_runner: ChooseRunner = run_in_process,
+) -> ReleaseResult:
+    """Read quarantined rows through the source as they are; only those of `file`, or the end of its path.
 
-    `live_entries` are the data files that the table had. After a revert they may stem from an earlier read of a file.
+    The result counts no rows if there are none.
     """
-    by_owner = {owner: entry for entry in processed_files.values() for owner in entry.all_owners}
-    added_locations: dict[str, list[str]] = {}
-    for path, locations in batch.written.locations_by_path.items():
-        if owners.get(path) in by_owner:
-            added_locations.setdefault(by_owner[owners[path]].path, []).extend(locations)
-    return tuple(
-        replace(
-            processed_files[path],
-            files=(*_list_owned_files(store, processed_files, path, live_entries), *locations),
-            owners=processed_files[path].all_owners,
+    with acquire_pin(store.db, "write") as pin:
+        return retry_on_conflict(
+            lambda: _release_unchanged_once(
+                _UnchangedRelease(store, source, root, read_base(store, source, branch), choose_runner), file, pin
+            ),
+            _ATTEMPTS,
         )
-        for path, locations in added_locations.items()
-    )
 
 
-def _list_owned_files(
-    store: "Store", processed_files: Mapping[str, ProcessedFile], path: str, live_entries: Sequence[FileEntry]
-) -> list[str]:
-    """Return the data files that the rows of a file were first written to: of recorded files, and of its owners."""
-    files_of_others = {
-        read_file_name(file)
-        for other in processed_files.values()
-        if other.path != path and not other.is_removed
-        for file in other.files
-    }
-    recorded, owned = {read_file_name(file) for file in processed_files[path].files}, processed_files[path].all_owners
-    own_files = [
-        entry.path
-        for entry in live_entries
-        if not is_shared(entry.path)
-        and (read_file_name(entry.path) in recorded or read_owner_prefix(entry.path) in owned)
-        and read_file_name(entry.path) not in files_of_others
+def _release_unchanged_once(attempt: "_UnchangedRelease", file: str | None, pin: str) -> ReleaseResult:
+    store, source, base = attempt.store, attempt.source, attempt.base
+    if base.quarantine is None:
+        return ReleaseResult(0, 0, 0, None)
+    names = quarantine.list_source_files(store, base.quarantine.location)
+    runner = attempt.choose_runner_for(names)
+    with _open_scratch(store, source, runner) as scratch:
+        chosen_file = quarantine.find_path(file, names) if file is not None else None
+        units = attempt.prepare(runner, chosen_file, scratch)
+        uncorrected = sum(unit.uncorrected for unit in units)
+        release_files = _name_files([release_file for unit in units for release_file in unit.files])
+        rows = sum(release_file.rows for release_file in release_files.values())
+        batch = attempt.read(runner, release_files) if release_files else None
+    bad = uncorrected + (batch.dropped if batch is not None else 0)
+    examples = [
+        *(batch.set_aside.examples if batch is not None else ()),
+        *(row for unit in units for row in unit.examples),
     ]
-    return [*own_files, *_list_origins(store, processed_files[path], live_entries)]
+    still_bad = tuple(StillBadRow(row) for row in examples[:EXAMPLE_COUNT])
+    if batch is None or batch.dropped == rows:
+        return ReleaseResult(rows + uncorrected, 0, bad, None, still_bad)
+    commit = publish_release(
+        store,
+        make_unchanged_source(source),
+        base,
+        batch,
+        _map_owners(release_files),
+        staged_quarantine=attempt.stage_quarantine(units, batch),
+        pin=pin,
+    )
+    return ReleaseResult(rows + uncorrected, batch.written.rows, bad, commit, still_bad)
 
 
-def _list_origins(store: "Store", processed_file: ProcessedFile, live_entries: Sequence[FileEntry]) -> list[str]:
-    """Return the data files that the rows of a file in shared data files were first written to; they may be gone."""
-    shared_entries = [entry for entry in live_entries if is_shared(entry.path)]
-    load_footers(store, shared_entries)
-    locations_by_id = {read_file_id(file): file for file in processed_file.files}
-    origins = {
-        read_origin(run.piece)
-        for entry in shared_entries
-        for run in list_runs(store, entry)
-        if run.owner in processed_file.all_owners
-    }
-    return [locations_by_id.get(origin) or make_file_name(None, origin) for origin in sorted(origins)]
+@dataclass(frozen=True)
+class _UnchangedRelease:
+    """An attempt to release rows as they are: all its steps start from the same state of the branch."""
+
+    store: "Store"
+    source: Source
+    root: Path
+    base: ReleaseBase
+    choose_runner: ChooseRunner
+
+    @cached_property
+    def metadata(self) -> "TableMetadata":
+        """Return the metadata of the quarantine table."""
+        return load_metadata(self.store, self._quarantine_location)
+
+    @property
+    def _quarantine_location(self) -> str:
+        assert self.base.quarantine is not None
+        return self.base.quarantine.location
+
+    @cached_property
+    def entries(self) -> tuple[FileEntry, ...]:
+        """Return the data files of the quarantine table, and its deletes."""
+        return tuple(read_entries(self.store, self.metadata))
+
+    def choose_runner_for(self, names: Collection[str]) -> WorkRunner:
+        """Return where rows are read; the layout of CSV rows is in the files that they came from."""
+        paths = [path for name in names if (path := self.root / name).is_file()] if is_csv(self.source) else []
+        byte_count = sum(entry.file.file_size_in_bytes for entry in self.entries)
+        return self.choose_runner(byte_count, map(str, paths))
+
+    def prepare(self, runner: WorkRunner, file: str | None, scratch: SharedScratch) -> list[PreparedUnit]:
+        """Write the rows to files that the source can read."""
+        source = self.source if is_csv(self.source) else make_unchanged_source(self.source)
+        preparer = ReleasePreparer(source, self.root, file, self.store.files, drop_history(self.metadata), scratch)
+        return runner.run(preparer, divide_entries(self.entries))
+
+    def read(self, runner: WorkRunner, release_files: Mapping[str, ReleaseFile]) -> IngestBatch:
+        """Read the files; raise if they did not have exactly one row for each row that leaves the quarantine."""
+        target = IngestTarget(self.store, make_unchanged_source(self.source), self.base.table_location, run="release")
+        files = [LocalFile(name, file.location, file.bytes, 0.0) for name, file in release_files.items()]
+        restorer = OriginRestorer(release_files, self.store.files)
+        quarantine_target = QuarantineTarget(self.metadata, restorer, EXAMPLE_COUNT)
+        is_new, owners = self.base.table is None, _map_owners(release_files)
+        if runner.place.name == EXECUTORS:
+            from runnel.connect.ingest.units.unit_batch import read_batch_in_units
+
+            batch = read_batch_in_units(
+                target, files, runner, owners, from_scratch=is_new, quarantine=quarantine_target
+            )
+        else:
+            batch = read_batch(target, files, from_scratch=is_new, owners=owners, quarantine=quarantine_target)
+        if batch.unread_reasons:
+            raise Mistake("RELEASE_ROW", batch.unread_reasons[0], fix="correct these rows, and release the file")
+        expected = sum(file.rows for file in release_files.values())
+        check_row_count(expected, batch.written.rows + batch.dropped, files[0].name)
+        return batch
+
+    def stage_quarantine(self, units: Sequence[PreparedUnit], batch: IngestBatch) -> str:
+        """Stage the quarantine table without the rows that the table accepted, and return its location."""
+        removed_paths = {path for unit in units for path in unit.removed}
+        added = [file for unit in units for file in unit.retained]
+        return stage_version(
+            self.store,
+            self._quarantine_location,
+            VersionEdit(
+                added=[*added, *batch.set_aside.files],
+                removed=[entry for entry in self.entries if entry.path in removed_paths],
+            ),
+        )
+
+
+@contextmanager
+def _open_scratch(store: "Store", source: Source, runner: WorkRunner) -> Iterator[SharedScratch]:
+    """Yield a folder for the files to read: of the warehouse, or of this machine if they are read here."""
+    if runner.place.name == EXECUTORS:
+        with open_scratch(store.files, "release", source.table) as scratch:
+            yield scratch
+        return
+    with temp_dirs.create_scoped("release") as folder:
+        yield SharedScratch(store.files, folder)
+
+
+def _name_files(release_files: Sequence[ReleaseFile]) -> dict[str, ReleaseFile]:
+    """Return the files to read by the name that errors have: that of the source file, with a number if it has several.
+
+    Raises if files of the source had the same name.
+    """
+    check_owners((release_file.origin, release_file.owner) for release_file in release_files)
+    counts: dict[str, int] = {}
+    named: dict[str, ReleaseFile] = {}
+    for release_file in release_files:
+        number = counts[release_file.origin] = counts.get(release_file.origin, 0) + 1
+        named[release_file.origin if number == 1 else f"{release_file.origin} (part {number})"] = release_file
+    return named
+
+
+def _map_owners(release_files: Mapping[str, ReleaseFile]) -> dict[str, str]:
+    return {name: file.owner for name, file in release_files.items() if file.owner}

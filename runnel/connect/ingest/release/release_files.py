@@ -1,4 +1,4 @@
-"""Write the files that a release reads: the quarantined rows of each source file, as they are or corrected.
+"""Write the files that a release of corrected rows reads: the rows of each source file, as people corrected them.
 
 Knows where each of their lines came from, so that rows that are still bad keep their file and position.
 """
@@ -14,13 +14,12 @@ from runnel.connect.ingest.release.correction_file import (
     CorrectedRow,
     CorrectionFile,
     CsvLayout,
-    flatten_json,
     is_csv,
-    is_single_record,
     read_correction_file,
     read_layout,
     restore_layout,
 )
+from runnel.connect.ingest.release.release_text import ReleaseTextWriter, choose_extension
 from runnel.connect.load.quarantined_row import QuarantinedRow
 from runnel.declare.model.endpoints import Files
 from runnel.declare.model.flow import Source
@@ -69,10 +68,8 @@ class PreparedRelease:
 
     def check_counts(self, accepted: int, bad: int) -> None:
         """Raise if the files to read did not have exactly one row for each row that leaves the quarantine."""
-        expected = len(self.replaced_rows)
-        if accepted + bad != expected and all(file.rows for file in self.origins.values()):
-            what = f"{expected:,} rows were to be released, but {accepted + bad:,} were read; nothing was released"
-            raise Mistake("RELEASE_ROW", what, at=self.files[0].name, fix="check quotes and line breaks in the rows")
+        if all(file.rows for file in self.origins.values()):
+            check_row_count(len(self.replaced_rows), accepted + bad, self.files[0].name)
 
     @property
     def owners(self) -> dict[str, str]:
@@ -97,15 +94,10 @@ class PreparedRelease:
 
 
 def prepare_release(
-    source: Source, root: Path, chosen_rows: Sequence[QuarantinedRow], corrected: Path | None, folder: Path
+    source: Source, root: Path, chosen_rows: Sequence[QuarantinedRow], corrected: Path, folder: Path
 ) -> PreparedRelease:
-    """Write the rows to release below `folder`: as they are, or as the file `corrected` has them."""
-    for name in {row.file for row in chosen_rows}:
-        if len({row.owner for row in chosen_rows if row.file == name}) > 1:
-            what = f"several files were called {name} when their rows were set aside, and have other names by now"
-            raise Mistake("RELEASE_FILES", what, fix="correct the rows in the files themselves, and run again")
-    if corrected is None:
-        return _prepare_unchanged_rows(source, root, chosen_rows, folder)
+    """Write the rows to release below `folder`, as the file `corrected` has them."""
+    check_owners((row.file or "", row.owner) for row in chosen_rows)
     if not corrected.is_file():
         raise Mistake("RELEASE_NO_FILE", f"there is no file {corrected}", fix="name the file with the corrected rows")
     correction_file = read_correction_file(corrected, source, chosen_rows)
@@ -114,26 +106,20 @@ def prepare_release(
     return _prepare_corrected_rows(source, root, chosen_rows, correction_file, corrected=corrected, folder=folder)
 
 
-def _prepare_unchanged_rows(
-    source: Source, root: Path, chosen_rows: Sequence[QuarantinedRow], folder: Path
-) -> PreparedRelease:
-    files, origins = list[LocalFile](), dict[str, _ReleaseFile]()
-    uncorrected: list[QuarantinedRow] = []
-    for number, (name, all_rows) in enumerate(_group_by_file(CorrectedRow(row, row.raw or "") for row in chosen_rows)):
-        layout = read_layout(source, root, name) if is_csv(source) else None
-        rows = [row for row in all_rows if layout is None or is_single_record(source, row.text, layout)]
-        uncorrected += [row.row for row in all_rows if row not in rows]
-        if rows:
-            path = folder / f"{number}{_choose_extension(layout)}"
-            origins[name] = _write_rows(path, layout, rows)
-            files.append(make_local_file(name, path))
-    return PreparedRelease(
-        _make_release_source(source, CSV if is_csv(source) else JSONL, {"comment": None}),
-        tuple(files),
-        tuple(row.row for release_file in origins.values() for row in release_file.rows),
-        tuple(map(StillBadRow, uncorrected)),
-        origins=origins,
-    )
+def check_row_count(expected: int, count: int, name: str) -> None:
+    """Raise if the files to read, such as that called `name`, had more or fewer rows than expected."""
+    if count != expected:
+        what = f"{expected:,} rows were to be released, but {count:,} were read; nothing was released"
+        raise Mistake("RELEASE_ROW", what, at=name, fix="check quotes and line breaks in the rows")
+
+
+def check_owners(owners: Iterable[tuple[str, str | None]]) -> None:
+    """Raise if the quarantined rows of one name belong to several files; takes the name and owner of each row."""
+    owner_by_name: dict[str, str | None] = {}
+    for name, owner in owners:
+        if owner_by_name.setdefault(name, owner) != owner:
+            what = f"several files were called {name} when their rows were set aside, and have other names by now"
+            raise Mistake("RELEASE_FILES", what, fix="correct the rows in the files themselves, and run again")
 
 
 def _prepare_whole_file(source: Source, chosen_rows: Sequence[QuarantinedRow], corrected: Path) -> PreparedRelease:
@@ -147,7 +133,7 @@ def _prepare_whole_file(source: Source, chosen_rows: Sequence[QuarantinedRow], c
         )
         raise Mistake("RELEASE_FILES", what, at=f"{corrected}:1", fix=fix)
     file = make_local_file(str(corrected), corrected)
-    release_source = _make_release_source(source, detect_format([file]))
+    release_source = make_release_source(source, detect_format([file]))
     return PreparedRelease(
         release_source, (file,), tuple(chosen_rows), origins={file.name: _ReleaseFile(chosen_rows[0])}
     )
@@ -177,7 +163,7 @@ def _prepare_corrected_rows(
             _check_columns(layout, original, corrected)
             row_layout, rows = restore_layout(all_rows, layout, original, build_request(source, ()).csv)
         if rows:
-            path = folder / f"{number}{_choose_extension(row_layout)}"
+            path = folder / f"{number}{choose_extension(row_layout)}"
             origins[name] = _write_rows(path, row_layout, rows)
             files.append(make_local_file(name, path))
     return _describe_release(source, chosen_rows, correction_file, files, origins)
@@ -197,7 +183,7 @@ def _describe_release(
     if layout is not None and not is_csv(source):
         options["delimiter"] = layout.delimiter
     return PreparedRelease(
-        _make_release_source(source, CSV if layout else JSONL, options),
+        make_release_source(source, CSV if layout else JSONL, options),
         tuple(files),
         tuple(row.row for row in read_rows),
         tuple(StillBadRow(row.row, row.line) for row in corrected_rows if row.line not in read_lines),
@@ -223,28 +209,20 @@ def _group_by_file(rows: Iterable[CorrectedRow]) -> list[tuple[str, list[Correct
     return list(groups.items())
 
 
-def _choose_extension(layout: CsvLayout | None) -> str:
-    """Return the extension of a file to read, which tells the delimiter if the source does not declare one."""
-    if layout is None:
-        return ".jsonl"
-    return ".tsv" if layout.delimiter == "\t" else ".csv"
-
-
 def _write_rows(path: Path, layout: CsvLayout | None, rows: Sequence[CorrectedRow]) -> _ReleaseFile:
     """Write rows as CSV with a header, or as JSON lines, and record the first line of each row."""
-    texts = [row.text if layout else flatten_json(row.text) for row in rows]
-    line_ending = "\r\n" if any("\r\n" in text for text in texts) else "\n"
-    header_lines = [layout.header] if layout else []
-    line, first_lines = sum(header.count("\n") + 1 for header in header_lines) + 1, []
-    for text in texts:
-        first_lines.append(line)
-        line += text.count("\n") + 1
-    with path.open("w", encoding="utf-8", errors="surrogateescape", newline="") as stream:
-        stream.write("".join(f"{text}{line_ending}" for text in [*header_lines, *texts]))
-    return _ReleaseFile(rows[0].row, tuple(first_lines), tuple(rows))
+    line_ending = "\r\n" if layout is not None and any("\r\n" in row.text for row in rows) else "\n"
+    with ReleaseTextWriter(path, layout, line_ending) as writer:
+        first_lines = tuple(writer.write(row.text) for row in rows)
+    return _ReleaseFile(rows[0].row, first_lines, tuple(rows))
 
 
-def _make_release_source(
+def make_unchanged_source(source: Source) -> Source:
+    """Return the source for files with quarantined rows as they are."""
+    return make_release_source(source, CSV if is_csv(source) else JSONL, {"comment": None})
+
+
+def make_release_source(
     source: Source, file_format: str, changed_options: Mapping[str, str | None] | None = None
 ) -> Source:
     """Return the source for the files to release; an option that is changed to None is left out."""

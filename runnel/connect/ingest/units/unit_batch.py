@@ -7,13 +7,12 @@ The driver sees what the units tell, never the contents of files. Whatever the u
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from runnel.connect.files.file_patterns import LocalFile
 from runnel.connect.files.format_reader import FileColumn
 from runnel.connect.files.load_request import LoadRequest
 from runnel.connect.files.open_files import UnreadableFile
-from runnel.connect.ingest.bad_rows import SetAside
+from runnel.connect.ingest.bad_rows import QuarantineTarget, SetAside
 from runnel.connect.ingest.batch_reader import (
     IngestBatch,
     add_unreadable_files,
@@ -40,9 +39,6 @@ from runnel.errors import error_from_json
 from runnel.lake.iceberg import table_metadata
 from runnel.lake.work_runner import ReportUnits, WorkRunner
 
-if TYPE_CHECKING:
-    from pyiceberg.table.metadata import TableMetadata
-
 
 @dataclass(frozen=True)
 class _Settlement:
@@ -62,16 +58,17 @@ def read_batch_in_units(
     *,
     from_scratch: bool,
     combine_files: bool = False,
-    quarantine: "TableMetadata | None" = None,
+    quarantine: QuarantineTarget | None = None,
 ) -> IngestBatch:
     """Read files for the target's version or, with `from_scratch`, for a recreated table.
 
     The path of a file is absolute, or the address of an object. Raises as `read_batch` does. `combine_files` writes the
     rows of all files of a unit together; a file that can't be read then raises, whatever the source's `on_bad`.
-    Bad rows that are set aside are written, too, if the metadata of the `quarantine` table is given.
+    Bad rows that are set aside are written for `quarantine`, if it is given.
     """
-    small_quarantine = table_metadata.drop_history(quarantine) if quarantine is not None else None
-    batch = _UnitBatch(ingest_target, tuple(files), runner, owners, from_scratch, combine_files, small_quarantine)
+    if quarantine is not None:
+        quarantine = replace(quarantine, metadata=table_metadata.drop_history(quarantine.metadata))
+    batch = _UnitBatch(ingest_target, tuple(files), runner, owners, from_scratch, combine_files, quarantine)
     unreadable: dict[str, UnreadableReason] = {}
     undivided: set[str] = set()  # files that can't be read in splits
     with nullcontext() if combine_files else suggest_missing_options(build_request(ingest_target.source, files)):
@@ -91,7 +88,7 @@ class _UnitBatch:
     owners: Mapping[str, str]
     from_scratch: bool
     combine_files: bool
-    quarantine: "TableMetadata | None"
+    quarantine: QuarantineTarget | None
 
     def read(self, unreadable: Mapping[str, UnreadableReason], undivided: Collection[str]) -> IngestBatch:
         """Read the files but the unreadable ones; raise FilesUnreadable if others are unreadable, too.
@@ -200,6 +197,7 @@ def _combine(settlement: _Settlement, written: Sequence[WrittenUnit]) -> IngestB
         SetAside(
             tuple(file for unit in written for file in unit.set_aside.files),
             tuple(row for unit in written for row in unit.set_aside.rows),
+            tuple(row for unit in written for row in unit.set_aside.examples),
         ),
         settlement.new_columns,
         incomplete=frozenset(name for unit in written for name in unit.incomplete),

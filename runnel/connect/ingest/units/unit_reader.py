@@ -5,7 +5,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import duckdb
 import pyarrow as pa
@@ -24,6 +24,7 @@ from runnel.connect.files.open_files import (
     open_reader,
 )
 from runnel.connect.files.scratch_files import ScratchFiles
+from runnel.connect.ingest.bad_rows import QuarantineTarget
 from runnel.connect.ingest.detect.local_files import drop_empty_files, fetch_objects
 from runnel.connect.ingest.part_writer import list_small_files
 from runnel.connect.ingest.read_request import build_request
@@ -35,9 +36,6 @@ from runnel.errors import Mistake
 from runnel.lake.scan.duckdb_connection import connect_duckdb
 from runnel.lake.warehouse_files import WarehouseFiles
 
-if TYPE_CHECKING:
-    from pyiceberg.table.metadata import TableMetadata
-
 Answer = TypeVar("Answer")
 
 
@@ -47,7 +45,7 @@ class UnitContext:
 
     `owners` are the prefixes of data files, by path. `load_request` has the options of a load; those of an ingest are
     in the source. `combines_files` writes the rows of all files of a unit together; a file that can't be read stops it.
-    Units write bad rows to data files of the `quarantine` table, if they know its metadata.
+    Units write bad rows for `quarantine`, if it is given, instead of returning them.
     """
 
     source: Source
@@ -58,7 +56,7 @@ class UnitContext:
     shares_files: bool = False  # small files of all units are so many that they share data files
     combines_files: bool = False  # rows are written together, whatever file they are from
     load_request: LoadRequest | None = None
-    quarantine: "TableMetadata | None" = None
+    quarantine: QuarantineTarget | None = None
 
     @property
     def skips_unreadable(self) -> bool:

@@ -1,10 +1,13 @@
 """Format counts, sizes, times and tables as text for people."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from runnel.errors import plural
+
+_LEAST_WIDTH = 12  # of a column that is cut
+_LEAST_WRAPPED_WIDTH = 24
 
 
 def terminal_width() -> int:
@@ -14,8 +17,19 @@ def terminal_width() -> int:
     return shutil.get_terminal_size((80, 24)).columns if sys.stdout.isatty() else 200
 
 
-def format_table(headers: Sequence[str], rows: Sequence[Sequence[Any]], *, right_aligned: Sequence[int] = ()) -> str:
+def format_table(
+    headers: Sequence[str],
+    rows: Sequence[Sequence[Any]],
+    *,
+    right_aligned: Sequence[int] = (),
+    uncut: Sequence[int] = (),
+    optional: Sequence[int] = (),
+    wrapped: Sequence[int] = (),
+) -> str:
     """Return rows as aligned text that fits the terminal: the widest columns are cut if necessary.
+
+    Columns of `uncut`, such as names that people copy, are not. Those of `optional` are left out, in this order, if the
+    terminal has no room for them. Those of `wrapped` get more lines instead of being cut.
 
     >>> print(format_table(["a", "b"], [[1, "x"], [22, "y"]], right_aligned=[0]))
      a  b
@@ -23,10 +37,26 @@ def format_table(headers: Sequence[str], rows: Sequence[Sequence[Any]], *, right
     22  y
     """
     cells = [[_format_cell(value) for value in row] for row in [headers, *rows]]
-    widths = [max(len(row[column]) for row in cells) for column in range(len(headers))]
-    while sum(widths) + 2 * (len(widths) - 1) > terminal_width() and max(widths) > 12:
-        widths[widths.index(max(widths))] -= 1
-    return "\n".join(_format_row(row, widths, right_aligned) for row in cells)
+    widths = {column: max(len(row[column]) for row in cells) for column in range(len(headers))}
+    least_widths = {column: min(width, _LEAST_WIDTH) for column, width in widths.items()}
+    least_widths |= {column: min(widths[column], _LEAST_WRAPPED_WIDTH) for column in wrapped}
+    least_widths |= {column: widths[column] for column in uncut}
+    for column in optional:
+        if _total_width(least_widths) > terminal_width():
+            del widths[column], least_widths[column]
+    while _total_width(widths) > terminal_width():
+        widest = max(widths, key=lambda column: widths[column] - least_widths[column])
+        if widths[widest] <= least_widths[widest]:
+            break
+        widths[widest] -= 1
+    lines: list[str] = []
+    for row in cells:
+        lines += _format_row(row, widths, right_aligned, wrapped)
+    return "\n".join(lines)
+
+
+def _total_width(widths: Mapping[int, int]) -> int:
+    return sum(widths.values()) + 2 * (len(widths) - 1)
 
 
 def _format_cell(value: object) -> str:
@@ -38,12 +68,29 @@ def _format_cell(value: object) -> str:
     return str(value).replace("\r", "\\r").replace("\n", "\\n").replace("\t", "\\t")
 
 
-def _format_row(row: Sequence[str], widths: Sequence[int], right_aligned: Sequence[int]) -> str:
-    cells = []
-    for column, (text, column_width) in enumerate(zip(row, widths, strict=True)):
-        cut = text if len(text) <= column_width else text[: column_width - 1] + "…"
-        cells.append(cut.rjust(column_width) if column in right_aligned else cut.ljust(column_width))
-    return "  ".join(cells).rstrip()
+def _format_row(
+    row: Sequence[str], widths: Mapping[int, int], right_aligned: Sequence[int], wrapped: Sequence[int]
+) -> list[str]:
+    """Return the lines of a row: one, or as many as the longest of its wrapped cells needs."""
+    import textwrap
+
+    cell_lines: dict[int, list[str]] = {}
+    for column, width in widths.items():
+        text = row[column]
+        if len(text) <= width:
+            cell_lines[column] = [text]
+        elif column in wrapped:
+            cell_lines[column] = textwrap.wrap(text, width)
+        else:
+            cell_lines[column] = [text[: width - 1] + "…"]
+    lines: list[str] = []
+    for number in range(max(map(len, cell_lines.values()))):
+        cells = []
+        for column, width in widths.items():
+            text = cell_lines[column][number] if number < len(cell_lines[column]) else ""
+            cells.append(text.rjust(width) if column in right_aligned else text.ljust(width))
+        lines.append("  ".join(cells).rstrip())
+    return lines
 
 
 def format_count(number: int | None, noun: str = "") -> str:

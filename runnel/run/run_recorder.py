@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from runnel.errors import Cancelled, RunnelError, VersionConflict
+from runnel.errors import Cancelled, RunnelError, VersionConflict, plural
 from runnel.lake.flow_state import runs
 from runnel.run.metrics.step_timing import Timeline
 from runnel.run.observers import RunEnd, RunObservers
@@ -63,7 +63,8 @@ class RunRecorder:
     def __enter__(self) -> Self:
         spec, store = self.spec, self.run_context.store
         self._log.write(
-            f"run {spec.run} on {spec.branch} from commit {spec.commit.id}, {len(self._plan.work)} steps to do"
+            f"run {spec.run} on {spec.branch} from commit {spec.commit.id}, "
+            f"{plural(len(self._plan.work), 'step')} to do"
         )
         tables = {"tables": [str(step.table) for step in self._plan.work]}
         leases, code = runs.RunLeases(spec.pin), spec.basis.code if spec.basis else None

@@ -36,7 +36,10 @@ def runs(name: str | None, limit: int, as_json: bool) -> None:
 
 
 def _format_list(run_list: "list[Run]") -> str:
-    """Return the list of runs; the column of scheduled times is left out if none has one."""
+    """Return the list of runs; the column of scheduled times is left out if none has one.
+
+    A narrow terminal shows fewer columns, but whole names of runs, which people copy; they begin with the start.
+    """
     headers = ["run", "state", "branch", "started (UTC)", "time", "commit", "by", "scheduled (UTC)", "what"]
     rows = [
         [
@@ -54,7 +57,8 @@ def _format_list(run_list: "list[Run]") -> str:
     ]
     if not any(run.scheduled_at for run in run_list):
         headers, rows = [*headers[:7], headers[8]], [[*row[:7], row[8]] for row in rows]
-    return format_table(headers, rows, right_aligned=[4])
+        return format_table(headers, rows, right_aligned=[4], uncut=[0, 1, 3], optional=[2, 3, 5, 6])
+    return format_table(headers, rows, right_aligned=[4], uncut=[0, 1, 3, 7], optional=[2, 3, 5, 6, 7])
 
 
 @command()
@@ -119,11 +123,12 @@ def _show_run(run: "Run", home: "Path") -> None:
                 _format_rows(step["rows"]),
                 f"{step['seconds']:.1f} s",
                 step["state"],
-                step["reason"],
+                _describe_step(step),
             ]
             for step in executed_steps
         ]
-        click.echo("\n" + format_table(["table", "action", "rows", "time", "state", "why"], rows, right_aligned=[2, 3]))
+        headers = ["table", "action", "rows", "time", "state", "why"]
+        click.echo("\n" + format_table(headers, rows, right_aligned=[2, 3], wrapped=[5]))
     elif run.detail.get("tables"):
         click.echo(f"tables: {', '.join(run.detail['tables'])}")
     if len(executed_steps) < len(steps):
@@ -140,6 +145,12 @@ def _show_run(run: "Run", home: "Path") -> None:
             print_to_stderr(f"warning: {step['table']}: {warning}")
         if step.get("error"):
             print_to_stderr(f"\n{_format_error(step['error'])}")
+
+
+def _describe_step(step: dict[str, Any]) -> str:
+    """Return why a step was done, and how many rows it set aside."""
+    set_aside = f"{format_count(step['set_aside'], 'row')} set aside" if step.get("set_aside") else ""
+    return "; ".join(filter(None, [step["reason"], set_aside]))
 
 
 def _show_attempts(run: "Run", home: "Path") -> None:

@@ -29,7 +29,8 @@ def schedules(action: str | None, name: str | None, as_json: bool) -> None:
         click.echo('no schedules yet: rn.schedule("nightly", cron="0 2 * * *") in a flow file declares one')
     else:
         rows = [_build_row(status) for status in statuses]
-        click.echo(format_table(["schedule", "when", "selects", "next (UTC)", "last", "state"], rows))
+        headers = ["schedule", "when", "selects", "next (UTC)", "last", "state"]
+        click.echo(format_table(headers, rows, uncut=[0, 3, 4], optional=[2, 1]))
         for status in statuses:
             if status.problem:
                 print_to_stderr(f"\nschedule {status.name} queues nothing: {status.problem}")

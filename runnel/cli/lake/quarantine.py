@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from runnel.cli.output import command, format_count, format_table, format_time, open_lake, print_json
+from runnel.cli.output import command, format_count, format_table, format_time, open_lake, print_json, print_to_stderr
 from runnel.client.json_views.repair import release_to_json
 from runnel.declare.options.file_formats import infer_format
-from runnel.errors import Mistake
+from runnel.errors import Mistake, join_names
 from runnel.names import TableName
 from runnel.project.inspection.quarantine import quarantined_row_json
 
@@ -52,6 +52,8 @@ def quarantine(
         elif action == "release":
             result = project_lake.release(table, Path(corrected) if corrected else None, file=file, branch=branch)
             _show_release(result, table, corrected, limit, as_json)
+            if result.commit is None:
+                raise SystemExit(1)
         elif action == "discard":
             if corrected:
                 fix = f"runnel quarantine {table} discard --file NAME discards the rows of one file"
@@ -80,6 +82,10 @@ def _print_raw_rows(project_lake: "Lake", table: str, file: str | None, branch: 
     rows = project_lake.quarantine(table, branch=branch, file=file)
     for line in format_quarantined_rows(project_lake, table, rows, branch):
         click.echo(line)
+    unread_files = [row.file or "?" for row in rows if row.raw is None]
+    if unread_files:
+        names = join_names(unread_files)
+        print_to_stderr(f"no rows of {names}, which can't be read: correct the file, and `runnel run` reads it again")
 
 
 def _show_rows(project_lake: "Lake", table: str, file: str | None, branch: str, limit: int, as_json: bool) -> None:
@@ -105,9 +111,10 @@ def _format_rows(rows: "Sequence[QuarantinedRow]") -> str:
             [format_time(row.at.isoformat()), row.file or "", row.position or "", row.cause, _shorten_row(row.raw)]
             for row in rows
         ]
-        return format_table(["set aside (UTC)", "file", "position", "cause", "row"], cells)
+        headers = ["set aside (UTC)", "file", "position", "cause", "row"]
+        return format_table(headers, cells, uncut=[0, 2], optional=[0], wrapped=[1, 3])
     cells = [[format_time(row.at.isoformat()), row.cause, _shorten_row(row.raw)] for row in rows]
-    return format_table(["set aside (UTC)", "cause", "row"], cells)
+    return format_table(["set aside (UTC)", "cause", "row"], cells, uncut=[0], optional=[0], wrapped=[1])
 
 
 def _describe_next_step(table: str, rows: "Sequence[QuarantinedRow]") -> str:
@@ -143,7 +150,8 @@ def _show_release(result: "ReleaseResult", table: str, corrected: str | None, li
             ]
             for bad_row in visible_rows
         ]
-        click.echo(format_table([*line_title, "file", "position", "cause", "row"], cells))
+        headers = [*line_title, "file", "position", "cause", "row"]
+        click.echo(format_table(headers, cells, uncut=[len(headers) - 3], wrapped=[len(headers) - 4, len(headers) - 2]))
     if len(visible_rows) < result.bad:
         where = (
             "--limit 0 shows all" if result.bad == len(result.still_bad) else f"`runnel quarantine {table}` shows all"
@@ -172,7 +180,7 @@ def _discard_rows(project_lake: "Lake", table: str, file: str | None, branch: st
         of_file = f" from {file}" if file else ""
         what = f"{format_count(len(rows), 'quarantined row')} of {table}{of_file} would be discarded"
         if as_json or not sys.stdin.isatty():
-            raise Mistake("DISCARD_CONFIRM", what, fix=f"add --yes; runnel quarantine {table} shows them")
+            raise Mistake("DISCARD_CONFIRM", what, fix=f"add --yes; `runnel quarantine {table}` shows them")
         click.confirm(f"{what}: discard?", abort=True)
     result = project_lake.discard(table, file=file, branch=branch)
     if as_json:

@@ -71,9 +71,10 @@ def _change_alarm(project_lake: "Lake", action: str, subject: str, note: str | N
     if as_json:
         print_json(status.json())
     elif action == "ack":
-        click.echo(f"acknowledged: {status.alarm.what}\nno further notification until it is over")
+        click.echo(f"acknowledged: {status.alarm.headline}\nno further notification until it is over")
     else:
-        click.echo(f"dismissed: {status.alarm.what}\nit comes back only with a new failure")
+        click.echo(f"dismissed: {status.alarm.headline}")
+        click.echo("it comes back only with a new failure; `runnel alarms mute` stops notifications for a time")
 
 
 def _change_mute(project_lake: "Lake", action: str, subject: str, duration: str | None, as_json: bool) -> None:

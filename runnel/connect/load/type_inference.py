@@ -7,6 +7,7 @@ is tried over all rows. So a typical load reads its files once here, and once to
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain, islice, zip_longest
 from typing import TYPE_CHECKING
 
 from pyiceberg.types import TimestampType, TimestamptzType
@@ -247,10 +248,11 @@ def list_examples(
 def describe_examples(
     bad_examples: Sequence[BadRow], total: int, files: Iterable[LocalFile], files_label: str
 ) -> Mistake:
-    """Return the error that reports bad rows, of which some are given as examples."""
+    """Return the error that reports bad rows, of which some of each file are given as examples."""
     head = f"{plural(total, 'row')} of {files_label} can't be loaded; nothing was loaded"
-    lines = [f"    {row}" for row in bad_examples[:MAX_EXAMPLES]]
-    shown_rows = {(row.file, row.position) for row in bad_examples[:MAX_EXAMPLES]}
+    shown_examples = _choose_of_each_file(bad_examples)
+    lines = [f"    {row}" for row in shown_examples]
+    shown_rows = {(row.file, row.position) for row in shown_examples}
     if total > len(shown_rows):
         lines.append(f"    ... and {plural(total - len(shown_rows), 'more row')}")
     encoding = bool(bad_examples) and "not UTF-8" in bad_examples[0].reason
@@ -278,6 +280,16 @@ class FilesWithBadRows:
     def names(self) -> frozenset[str]:
         """Return the names of the files."""
         return frozenset(self.files)
+
+
+def _choose_of_each_file(examples: Sequence[BadRow]) -> list[BadRow]:
+    """Return some examples in order, of each file the first ones, so that every file to correct is named."""
+    indexes_by_file: dict[str, list[int]] = {}
+    for index, row in enumerate(examples):
+        indexes_by_file.setdefault(row.file, []).append(index)
+    by_turns = chain.from_iterable(zip_longest(*indexes_by_file.values()))
+    chosen = islice((index for index in by_turns if index is not None), MAX_EXAMPLES)
+    return [examples[index] for index in sorted(chosen)]
 
 
 def find_files_with_bad_rows(
@@ -324,15 +336,13 @@ def _read_examples(
     reader: FormatReader,
     inferred: InferredTypes,
     files: Mapping[str, LocalFile],
-    most: int | None,
+    most: int,
 ) -> list[BadRow]:
     if not inferred.bad_count:
         return []
     examples: list[BadRow] = []
-    for path in _list_bad_paths(con, reader, inferred):
-        remaining = None if most is None else most - len(examples)
-        if remaining is None or remaining > 0:
-            examples += _read_file_examples(con, reader, inferred.choices, files[path], remaining)
+    for path in _list_bad_paths(con, reader, inferred)[:most]:
+        examples += _read_file_examples(con, reader, inferred.choices, files[path], most)
     return examples
 
 

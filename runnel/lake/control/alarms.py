@@ -55,6 +55,16 @@ class Alarm:
         return hashlib.sha256(f"{self.key}/{self.number}".encode()).hexdigest()[:_ID_LENGTH]
 
     @property
+    def headline(self) -> str:
+        """Return what is wrong, without details such as each bad row."""
+        return " ".join(self.what.partition("\n")[0].split())
+
+    @property
+    def details(self) -> list[str]:
+        """Return the other lines of what is wrong."""
+        return [line.strip() for line in self.what.splitlines()[1:] if line.strip()]
+
+    @property
     def current_level(self) -> str:
         """Return the level to notify: `over` once the alarm has ended, else `level`."""
         return OVER if self.over_at is not None else self.level

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runnel.declare.model.flow import QUARANTINE_LAYER, Flow, Source, quarantine_table_of
-from runnel.errors import Mistake, did_you_mean, plural
+from runnel.errors import Mistake, did_you_mean, join_names, plural
 from runnel.model.table_version import content_of_discard
 from runnel.names import TableName
 
@@ -51,12 +51,12 @@ def release(
         choose_runner = create_work_context(lake.settings, lake.spark_provider.get, job_group).choose_runner
         result = release_unchanged_rows(lake.store, source, root, file, branch=branch, choose_runner=choose_runner)
         if not result.rows:
-            raise _describe_no_rows("RELEASE_NOTHING", source.table, branch, file)
+            raise _describe_nothing(read_quarantined_rows(lake.store, source.table, branch, file), source, branch, file)
         return result
     quarantined_rows = read_quarantined_rows(lake.store, source.table, branch, file)
-    selected_rows = [row for row in quarantined_rows if row.raw is not None]  # None: the whole file could not be read
+    selected_rows = [row for row in quarantined_rows if row.raw is not None]
     if not selected_rows:
-        raise _describe_no_rows("RELEASE_NOTHING", source.table, branch, file)
+        raise _describe_nothing(quarantined_rows, source, branch, file)
     return release_corrected_rows(lake.store, source, root, selected_rows, corrected, branch=branch)
 
 
@@ -108,10 +108,23 @@ def format_quarantined_rows(
     return format_rows(source, lake.settings.root, rows)
 
 
+def _describe_nothing(rows: "Sequence[QuarantinedRow]", source: Source, branch: str, file: str | None) -> Mistake:
+    """Return the error if there is nothing to release: no row, or only files that could not be read at all."""
+    if not rows:
+        return _describe_no_rows("RELEASE_NOTHING", source.table, branch, file)
+    names = join_names(dict.fromkeys(row.file or "?" for row in rows))
+    what = f"{names} can't be read, so there are no rows of it to release"
+    fix = (
+        "correct the file, or the options of the source, and `runnel run` reads it again; "
+        f"`runnel quarantine {source.table} discard` forgets it"
+    )
+    return Mistake("RELEASE_NOTHING", what, fix=fix)
+
+
 def _describe_no_rows(code: str, table: TableName, branch: str, file: str | None) -> Mistake:
     of_file = f" of {file}" if file else ""
     what = f"no row{of_file} of `{table}` is set aside on branch `{branch}`"
-    return Mistake(code, what, fix=f"runnel quarantine {table} shows them")
+    return Mistake(code, what, fix=f"`runnel quarantine {table}` shows them")
 
 
 def resolve_table(lake: "Lake", table: str, branch: str = "main") -> TableName:

@@ -4,6 +4,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from runnel.errors import plural
 from runnel.lake.catalog.database import read_clock
 from runnel.lake.control import alarms as catalog_alarms
 from runnel.lake.control import notifications
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from runnel.lake.control.notifications import Mute, Notification
 
 AlarmState = Literal["open", "over", "all"]
+_MOST_DETAILS = 5
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,11 @@ class AlarmStatus:
         alarm = self.alarm
         if alarm.over_at is not None:
             return self._past_lines()
-        lines = [f"{alarm.level}: {alarm.what}", f"  id {alarm.id}, since {_format_time(alarm.since)}"]
+        details = alarm.details
+        lines = [f"{alarm.level}: {alarm.headline}", *(f"    {detail}" for detail in details[:_MOST_DETAILS])]
+        if len(details) > _MOST_DETAILS:
+            lines += [f"    and {plural(len(details) - _MOST_DETAILS, 'more line')} like these"]
+        lines += [f"  id {alarm.id}, since {_format_time(alarm.since)}"]
         if alarm.acknowledged_at is not None:
             note = f": {alarm.note}" if alarm.note else ""
             lines += [f"  acknowledged by {alarm.acknowledged_by} at {_format_time(alarm.acknowledged_at)}{note}"]
@@ -63,7 +69,7 @@ class AlarmStatus:
     def _past_lines(self) -> list[str]:
         alarm = self.alarm
         lines = [
-            f"over: {alarm.what}",
+            f"over: {alarm.headline}",
             f"  id {alarm.id}, from {_format_time(alarm.since)} to {_format_time(alarm.over_at or '')}",
         ]
         if alarm.dismissed_by is not None:

@@ -75,7 +75,7 @@ class Presence:
         states = ", ".join(f"{worker.id} {worker.state}" for worker in self.workers) or "none"
         lines.append(f"workers: {states}; runs: {self.queued} waiting, {self.running} running")
         if not is_idle and not self.workers:
-            lines.append(self._describe_missing_worker())
+            lines.append(f"{self._describe_unattended_runs()}: {self._describe_missing_worker()}")
         for process in (*self.services, *self.workers):
             for problem in process.detail.get("problems", ()):
                 since = _format_time(problem["since"])
@@ -84,11 +84,13 @@ class Presence:
 
     def _describe_missing_worker(self) -> str:
         if self.services:
-            return (
-                "no worker computes the waiting runs: `runnel up` restarts a worker that has ended, within seconds; "
-                "`runnel worker` starts another one"
-            )
-        return "no worker computes the waiting runs: start one with `runnel up` or `runnel worker`"
+            return "`runnel up` restarts a worker that has ended, within seconds; `runnel worker` starts another one"
+        return "start one with `runnel up` or `runnel worker`"
+
+    def _describe_unattended_runs(self) -> str:
+        if not self.queued:
+            return "the worker of the running runs has ended, and no other one repeats them"
+        return "no worker computes the waiting runs"
 
     def _describe_service(self) -> list[str]:
         """Return whether the service is up, starting or down, since when, and what nobody does meanwhile."""

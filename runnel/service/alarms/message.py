@@ -22,9 +22,9 @@ class AlarmMessage:
 
     @property
     def title(self) -> str:
-        """Return the message in one line."""
+        """Return in one line what is wrong, without details such as bad rows."""
         start = "over: " if self.status == OVER else ""
-        return " ".join(f"{self.project}: {start}{self.alarm.what}".split())
+        return f"{self.project}: {start}{self.alarm.headline}"
 
     @property
     def text(self) -> str:
@@ -36,7 +36,8 @@ class AlarmMessage:
                 lines[1] = f"{alarm.dismissed_by} dismissed it at {_format_time(alarm.over_at)}"
                 lines += [f"note: {alarm.note}"] if alarm.note else []
             return "\n".join(lines)
-        lines = [self.title, f"since {_format_time(alarm.since)}"]
+        details = [f"  {line}" for line in alarm.details]
+        lines = [self.title, *details, f"since {_format_time(alarm.since)}"]
         if alarm.blocks:
             lines.append(f"blocks {join_names(alarm.blocks, max_names=20)}")
         return "\n".join([*lines, f"to do: {alarm.fix}"])

@@ -116,7 +116,8 @@ def test_messages(shop: CommandLine) -> None:
         "release moved.csv": "RELEASE_ROW: moved.csv: `quarantined_row` is not its first column\n  at moved.csv:1\n"
         "  fix: move it to the front again, where --raw wrote it\n",
         "release twice.csv": "RELEASE_ROW: twice.csv, line 3 corrects data/one/a.csv:2, as line 2 does\n"
-        "  at twice.csv:3\n  fix: leave one of the lines: each row is released once\n",
+        "  at twice.csv:3\n  fix: leave one of the lines: each row is released once; a row that holds two is "
+        "corrected in its own file\n",
         "release empty.csv": "RELEASE_ROW: empty.csv, line 2: `quarantined_row` is empty, so it is unknown which row "
         "this corrects\n  at empty.csv:2\n  fix: copy the value from the output of runnel quarantine TABLE --raw\n",
         "release renamed.csv": "SOURCE_COLUMN_MISSING: renamed.csv lacks `v`\n  at renamed.csv:1\n"
@@ -124,11 +125,32 @@ def test_messages(shop: CommandLine) -> None:
         "release other.csv": "RELEASE_NOTHING: no row of other.csv is in the quarantine of ods.o\n  at other.csv\n"
         "  fix: runnel quarantine ods.o --raw writes the rows that are there now\n",
         "discard": "DISCARD_CONFIRM: 3 quarantined rows of ods.o would be discarded\n"
-        "  fix: add --yes; runnel quarantine ods.o shows them\n",
+        "  fix: add --yes; `runnel quarantine ods.o` shows them\n",
         "discard --yes --file one/a.csv": "1 quarantined row of ods.o discarded, commit 0; `runnel revert 0` restores "
         "them\n",
     }.items():
         assert steady(shop.call(f"runnel quarantine ods.o {command}")) == steady(expected), command
+
+
+def test_files_that_can_not_be_read_have_no_rows_to_release(shop: CommandLine) -> None:
+    (shop.root / "data/one/narrow.csv").write_text("id\n1\n")
+    shop.call("runnel run")
+    rows, note = call_shell(shop.root, "runnel quarantine ods.o --raw --file narrow.csv 2>&1"), "data/one/narrow.csv"
+    assert rows == f"no rows of `{note}`, which can't be read: correct the file, and `runnel run` reads it again\n"
+    assert shop.call("runnel quarantine ods.o release --file narrow.csv") == (
+        "RELEASE_NOTHING: `data/one/narrow.csv` can't be read, so there are no rows of it to release\n"
+        "  fix: correct the file, or the options of the source, and `runnel run` reads it again; "
+        "`runnel quarantine ods.o discard` forgets it\n"
+    )
+    assert shop.call("runnel quarantine ods.o release --file none.csv") == (
+        "RELEASE_NOTHING: no row of none.csv of `ods.o` is set aside on branch `main`\n"
+        "  fix: `runnel quarantine ods.o` shows them\n"
+    )
+
+
+def test_a_release_that_releases_nothing_fails(shop: CommandLine) -> None:
+    text = call_shell(shop.root, "runnel quarantine ods.o release --limit 1 || echo failed")
+    assert text.endswith("2 more; --limit 0 shows all\n3 rows of ods.o: all still bad; nothing changed\nfailed\n")
 
 
 def test_rows_that_are_left_out_stay(shop: CommandLine) -> None:

@@ -43,7 +43,10 @@ def test_acknowledge_mute_and_dismiss(alarmed: Callable[..., Done]) -> None:
     assert f"  muted by ada until {until} UTC" in text and f"muted: kind failed until {until} UTC, by ada" in text
     assert alarmed("alarms", "unmute", "failed").out == "no longer muted: kind failed\n"
     done = alarmed("alarms", "dismiss", alarm["id"])
-    assert done.out == "dismissed: the run of dws.day failed\nit comes back only with a new failure\n"
+    assert done.out == (
+        "dismissed: the run of dws.day failed\n"
+        "it comes back only with a new failure; `runnel alarms mute` stops notifications for a time\n"
+    )
     assert alarmed("alarms").out == "no open alarms; `runnel alarms --all` also lists those that are over\n"
     past = alarmed("alarms", "--all").out.splitlines()
     assert past[0] == "over: the run of dws.day failed" and past[2] == "  dismissed by ada: on it"

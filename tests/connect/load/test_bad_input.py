@@ -180,6 +180,15 @@ def test_a_long_report_is_cut_and_counts_all(untouched: Store, data: Writing):
     assert lines[-1] == "    ... and 16 more rows"
 
 
+def test_a_long_report_names_each_file(untouched: Store, data: Writing):
+    data("a.csv", "id,v\n" + "1,x\n" * 300)
+    data("b.csv", "id,v\n1\n")
+    data("c.csv", "id,v\n1,y\n")
+    lines = refused(untouched, "*.csv", **SCHEMA).what.splitlines()
+    assert [line.split(",")[0].strip() for line in lines[1:-1]] == ["a.csv"] * 18 + ["b.csv", "c.csv"]
+    assert lines[-1] == "    ... and 282 more rows"
+
+
 DROPPED = {
     "csv": ("a.csv", b"id,v\n1,2\n3\n4,x\n5,6\n,7\n8,\xff\n", [(1, 2), (5, 6)], 4),
     "jsonl": ("a.jsonl", '{"id": 1, "v": 2}\n{"id"\n7\n{"id": 3, "v": "x"}\n{"v": 1}\n', [(1, 2)], 4),

@@ -47,9 +47,12 @@ def test_a_failed_schedule_is_one_alarm_until_it_succeeds(both: Store) -> None:
 
 
 def test_the_message_says_what_since_when_what_it_blocks_and_what_to_do() -> None:
-    alarm = Alarm("k", "failed", "schedule `a` failed: x", "2026-01-02T02:03:04.000000Z", blocks=("d.b",), fix="do y")
+    what = "schedule `a` failed: x\n    a.csv, line 3: y\n    b.csv, line 7: z"
+    alarm = Alarm("k", "failed", what, "2026-01-02T02:03:04.000000Z", blocks=("d.b",), fix="do y")
     assert AlarmMessage(alarm, "alarm", "shop").text.splitlines() == [
         "shop: schedule `a` failed: x",
+        "  a.csv, line 3: y",
+        "  b.csv, line 7: z",
         "since 2026-01-02 02:03:04 UTC",
         "blocks `d.b`",
         "to do: do y",

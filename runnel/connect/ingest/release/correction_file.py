@@ -165,7 +165,7 @@ class _RowMatcher:
             return None
         if not candidates:
             what = f"{place} corrects {row_id}, as line {self._lines_by_id[row_id]} does"
-            fix = "leave one of the lines: each row is released once"
+            fix = "leave one of the lines: each row is released once; a row that holds two is corrected in its own file"
             raise Mistake("RELEASE_ROW", what, at=f"{self._file.name}:{line}", fix=fix)
         self._lines_by_id[row_id] = line
         return candidates.pop(0)

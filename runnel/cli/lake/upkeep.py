@@ -14,6 +14,7 @@ from runnel.names import TableName
 
 if TYPE_CHECKING:
     from runnel.declare.settings import Settings
+    from runnel.lake.upkeep.compact.compact import CompactionResult
     from runnel.lake.upkeep.erase.erase import ErasureResult
     from runnel.lake.upkeep.fsck.findings import FsckReport
     from runnel.lake.upkeep.gc.retention import Retention
@@ -72,16 +73,19 @@ def _build_retention(settings: "Settings", grace: str | None) -> "Retention":
 def compact(table: str | None, branch: str, force: bool, as_json: bool) -> None:
     """Rewrite small files into large ones; the rows stay the same."""
     from runnel.lake.upkeep.compact.compact import compact as rewrite
-    from runnel.project.work_places import create_work_context
+    from runnel.project.work_places import create_work_context, get_shown_place
 
     with open_lake() as project_lake, show_progress(quiet=as_json) as report_progress:
-        name = TableName.parse(table) if table else None
+        name, settings = TableName.parse(table) if table else None, project_lake.settings
         work = create_work_context(
-            project_lake.settings, project_lake.spark_provider.get, f"compact {secrets.token_hex(4)}", report_progress
+            settings, project_lake.spark_provider.get, f"compact {secrets.token_hex(4)}", report_progress
         )
-        results = rewrite(project_lake.store, name, branch=branch, force=force, work=work)
+        results = [
+            dataclasses.replace(result, place=get_shown_place(settings, result.place))
+            for result in rewrite(project_lake.store, name, branch=branch, force=force, work=work)
+        ]
     if as_json:
-        print_json([dataclasses.asdict(result) for result in results])
+        print_json([_result_json(result) for result in results])
         return
     if not results:
         click.echo("nothing to compact")
@@ -97,6 +101,9 @@ def compact(table: str | None, branch: str, force: bool, as_json: bool) -> None:
         for result in results
     ]
     click.echo(format_table(["table", "files before", "after", "size", ""], rows, right_aligned=[1, 2, 3]))
+    for result in results:
+        if result.place is not None:
+            click.echo(f"{result.table} was rewritten {result.place.describe()}")
 
 
 @command()
@@ -127,15 +134,16 @@ def erase(table: str, where: str, dry_run: bool, yes: bool, as_json: bool) -> No
             click.confirm("erase?", abort=True)
         result = run_erasure(work, is_preview=dry_run)
     if as_json:
-        print_json(_erasure_json(result))
+        print_json(_result_json(result))
     else:
         click.echo(_format_erasure(result, is_done=not dry_run))
 
 
-def _erasure_json(erased: "ErasureResult") -> dict[str, Any]:
-    fields = dataclasses.asdict(erased)
+def _result_json(result: "CompactionResult | ErasureResult") -> dict[str, Any]:
+    """Return a result as JSON; with the place of the work only if users can choose it."""
+    fields = dataclasses.asdict(result)
     del fields["place"]
-    return fields | ({"place": erased.place.json()} if erased.place is not None else {})
+    return fields | ({"place": result.place.json()} if result.place is not None else {})
 
 
 def _format_erasure(erased: "ErasureResult", *, is_done: bool = False) -> str:

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from runnel.cli.lake.upkeep import _erasure_json, _format_erasure
+from runnel.cli.lake.upkeep import _format_erasure, _result_json
 from runnel.lake.upkeep.erase.derived_tables import DerivedTable
 from runnel.lake.upkeep.erase.erase import ErasedQuarantine, ErasureResult
 from runnel.model.work_place import PROCESS, WorkPlace
@@ -39,5 +39,5 @@ def test_everything_that_is_left_is_named() -> None:
     assert _format_erasure(found) == EXPECTED
     here = replace(found, place=WorkPlace(PROCESS, "Spark has no cluster"), left=0)
     assert _format_erasure(here).splitlines()[-1] == "files were searched in this process: Spark has no cluster"
-    assert _erasure_json(here)["place"] == {"name": "process", "reason": "Spark has no cluster"}
-    assert "place" not in _erasure_json(found)
+    assert _result_json(here)["place"] == {"name": "process", "reason": "Spark has no cluster"}
+    assert "place" not in _result_json(found)

@@ -33,6 +33,7 @@ from runnel.lake.upkeep.compact.group_rewriter import GroupRewriter
 from runnel.lake.upkeep.compact.owned_rewriter import OwnedGroupRewriter
 from runnel.lake.work_runner import IN_PROCESS, WorkContext
 from runnel.model.table_version import TableVersion
+from runnel.model.work_place import WorkPlace
 from runnel.names import TableName
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ class CompactionResult:
     manifests_after: int = 0
     rows: int = 0
     note: str = ""
+    place: WorkPlace | None = None  # where files were rewritten
 
 
 @dataclass(frozen=True)
@@ -86,10 +88,11 @@ class _TableCompaction:
 
 @dataclass(frozen=True)
 class _RewrittenFiles:
-    """The new files, and which files each of them replaces."""
+    """The new files, which files each of them replaces, and where they were written."""
 
     files: tuple[DataFile, ...]
     replaces: Mapping[str, list[str]]
+    place: WorkPlace
 
 
 def compact(
@@ -187,12 +190,12 @@ def _rewrite_groups(compaction: _TableCompaction, options: _Options) -> _Rewritt
     rewriter = rewriter_class(compaction.store.files, drop_history(compaction.metadata), compaction.target_bytes)
     outside_paths = list_outside_paths(compaction.store.warehouse, compaction.plan.replaced_files)
     activity = f"compact {compaction.table}"
-    byte_count = compaction.plan.rewritten_bytes
-    results = options.work.run(rewriter, groups, byte_count, activity, local_paths=outside_paths)
+    runner = options.work.choose_runner(compaction.plan.rewritten_bytes, outside_paths)
+    results = runner.run(rewriter, groups, options.work.make_unit_reporter(activity))
     for group, new_files in zip(groups, results, strict=True):
         files += new_files
         replaces |= {file.file_path: [entry.path for entry in group.data] for file in new_files}
-    return _RewrittenFiles(tuple(files), replaces)
+    return _RewrittenFiles(tuple(files), replaces, runner.place)
 
 
 def _publish_compaction(compaction: _TableCompaction, rewritten: _RewrittenFiles, pin: str) -> CompactionResult:
@@ -273,4 +276,5 @@ def _build_result(
         manifests_before=len(read_manifests(store, load_metadata(store, before))),
         manifests_after=len(read_manifests(store, load_metadata(store, after))),
         rows=sum(file.record_count for file in rewritten.files),
+        place=rewritten.place,
     )

@@ -240,9 +240,8 @@ def list_examples(
     con: "duckdb.DuckDBPyConnection", reader: FormatReader, inferred: InferredTypes, files: Mapping[str, LocalFile]
 ) -> list[BadRow]:
     """Return some of the bad rows, in order."""
-    return sorted(
-        [*inferred.rejected.examples, *_read_examples(con, reader, inferred, files, MAX_EXAMPLES)], key=_sort_key
-    )
+    examples = [*inferred.rejected.examples, *_read_examples(con, reader, inferred, files, MAX_EXAMPLES)]
+    return _choose_of_each_file(sorted(examples, key=_sort_key))
 
 
 def describe_examples(

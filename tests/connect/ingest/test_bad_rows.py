@@ -52,6 +52,16 @@ def test_bad_rows_stop(ods: Ingesting):
     assert "--" not in error.fix
 
 
+def test_each_file_with_bad_rows_is_named(ods: Ingesting):
+    for name in ("a.csv", "b.csv", "c.csv"):
+        ods.write(name, "id,name\n" + "x,y\n" * 30)
+    lines = failed(ods).what.splitlines()
+    assert [line.split(",")[0].strip() for line in lines[1:-1]] == (
+        ["data/a.csv"] * 7 + ["data/b.csv"] * 7 + ["data/c.csv"] * 6
+    )
+    assert lines[-1] == "    ... and 70 more rows"
+
+
 def test_bad_rows_are_dropped(ods: Ingesting):
     ods.declare("v1", on_bad="drop")
     ods.write("a.csv", GOOD)

@@ -12,7 +12,7 @@ from runnel.connect.ingest.units.inspect_unit import UnitFacts, UnitInspector, n
 from runnel.connect.ingest.units.unit_reader import UnreadableReason
 from runnel.connect.ingest.units.write_unit import MisfitCounter, UnitWriter, WrittenUnit
 from runnel.connect.load.column_matching import ColumnChoice
-from runnel.connect.load.type_inference import MAX_EXAMPLES, MisfitCounts, describe_examples, settle_types
+from runnel.connect.load.type_inference import MisfitCounts, describe_examples, settle_types
 from runnel.lake.work_runner import ReportUnits, WorkRunner
 
 MakeReporter = Callable[[str], ReportUnits]
@@ -61,7 +61,7 @@ def write_units(
     _raise_unreadable([reason for unit in written for reason in unit.unreadable])
     dropped = sum(unit.dropped for unit in written)
     if dropped and writer.context.source.on_bad == "stop":
-        examples = [example for unit in written for example in unit.examples][:MAX_EXAMPLES]
+        examples = [example for unit in written for example in unit.examples]
         raise describe_examples(examples, dropped, request.files, request.files_label)
     return written
 

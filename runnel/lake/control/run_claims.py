@@ -141,7 +141,8 @@ def release_claims(
             "code": "RUN_LOST",
             "what": "the worker that ran it ended or stopped responding",
             "at": None,
-            "fix": None,
+            "fix": "logs/up.log of the service on the worker's machine says how it ended; if every attempt ends so, "
+            "it may have needed more memory than there is",
         }
     }
     return _release_matching(db, lost_conditions, outcome) if lost_conditions else []

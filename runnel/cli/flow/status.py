@@ -38,12 +38,16 @@ def status(branch: str | None, table: str | None, minutes: int, as_json: bool) -
             print_json([{"at": entry.at, "commit": entry.commit, **entry.detail} for entry in batches])
             return
         overview = project_lake.status(branch=branch)
-    if as_json:
-        print_json(overview.json())
-        return
+        if as_json:
+            print_json(overview.json())
+            return
+        quarantines = project_lake.quarantines(branch=branch or "main")
     streams, presence, alarms = overview.streams, overview.presence, overview.alarms
     for line in [*presence.lines(), *(line for entry in alarms for line in [*entry.lines(), ""])]:
         click.echo(line)
+    if quarantines:
+        set_aside = [f"{format_count(entry.rows, 'row')} of {entry.table}" for entry in quarantines]
+        click.echo(f"set aside: {', '.join(set_aside)}; `runnel quarantine TABLE` shows them\n")
     if not streams:
         return
     rows = [_build_row(entry) for entry in streams]

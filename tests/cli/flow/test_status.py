@@ -152,3 +152,17 @@ def test_a_service_whose_worker_ended(shop, lake) -> None:
         "no worker computes the waiting runs: `runnel up` restarts a worker that has ended, within seconds; "
         "`runnel worker` starts another one",
     ]
+
+
+def test_rows_that_were_set_aside_are_shown(cli, tmp_path: Path) -> None:
+    (tmp_path / "runnel.toml").write_text('[project]\nname = "shop"\n')
+    (tmp_path / "flows").mkdir()
+    (tmp_path / "flows/flow.py").write_text(
+        'import runnel as rn\nrn.source("ods.o", rn.files("*.csv", schema="id long"), on_bad="quarantine")\n'
+    )
+    (tmp_path / "a.csv").write_text("id\n1\nx\ny\n")
+    cli("run")
+    assert "set aside: 2 rows of ods.o; `runnel quarantine TABLE` shows them\n" in cli("status").out
+    (tmp_path / "a.csv").write_text("id\n1\n")
+    cli("run")
+    assert "set aside" not in cli("status").out

@@ -248,6 +248,24 @@ SOURCES = {
         "",
         'add skip=1, thousands=",", timestamp_format="M/d/yyyy h:mm a", schema="id long, units long, at timestamp" (',
     ),
+    "US dates and times": (
+        b"id,day,at\n1,1/1/2025,1/1/2025 1:00 PM\n2,2/3/2025,2/13/2025 2:00 AM\n",
+        "",
+        'add date_format="M/d/yyyy", timestamp_format="M/d/yyyy h:mm a", schema="id long, day date, at timestamp" ('
+        "from the first rows of data/a.csv)",
+    ),
+    "German dates and times": (
+        b"id;tag;zeit\n1;01.02.2025;01.02.2025 13:00\n",
+        "",
+        'add delimiter=";", date_format="dd.MM.yyyy", timestamp_format="dd.MM.yyyy HH:mm", '
+        'schema="id long, tag date, zeit timestamp" (',
+    ),
+    "dates that say the order of day and month, and times that don't": (
+        b"id,day,at\n1,13/02/2025,01/02/2025 10:00\n",
+        "",
+        'add date_format="dd/MM/yyyy", timestamp_format="dd/MM/yyyy HH:mm", schema="id long, day date, at timestamp" ('
+        "from the first rows of data/a.csv)",
+    ),
     "a day that may be a month": (
         b"id,day\n1,03/04/2025\n",
         "",
@@ -355,6 +373,14 @@ def test_a_file_that_can_be_read_in_a_better_way(
     assert loaded.err == (
         f"the file seems to need {flags}: `runnel revert {commit}` undoes the load; then load it again with them\n"
     )
+
+
+def test_json_lines_are_not_said_to_need_options_of_csv(shop: Run, tmp_path: Path) -> None:
+    """Numbers as text stay text, since JSON takes neither --decimal nor --thousands."""
+    (tmp_path / "a.jsonl").write_text('{"id": 1, "price": "1,234.50"}\n{"id": 2, "price": "3,234.50"}\n')
+    done = shop("schema", "a.jsonl")
+    assert (done.out, done.err) == ('schema="id long, price string"\n', "")
+    assert shop("load", "ods.x", "a.jsonl").err == ""
 
 
 def test_a_wrong_row_tag(cli: Run, tmp_path: Path) -> None:

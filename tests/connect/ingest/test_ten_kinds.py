@@ -1,12 +1,12 @@
 """Ten kinds of files as people have them are read with at most one correction, which the first message named.
 
-Each starts with a schema and no options. The correction is pasted as the fix says it.
+Each starts with a schema, and hardly with options. The correction is pasted as the fix says it.
 """
 
 import gzip
 import io
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -45,6 +45,7 @@ class Kind:
     fix: str | None = None
     bad: int = 0
     new_columns: tuple[str, ...] = ()
+    options: dict[str, Any] = field(default_factory=dict)
 
 
 US_ROWS = 'Order ID,At,Units\r\n1,3/4/2025 12:05 AM,"12,000"\r\n2,3/14/2025 1:05 PM,5\r\n'
@@ -57,6 +58,13 @@ KINDS = {
         "Nr long, Datum date, Betrag decimal(12,2), Menge long",
         [(1, date(2025, 12, 31), Decimal("1234.56"), 1000), (2, date(2025, 2, 1), Decimal("7.00"), 12)],
         'add delimiter=";", decimal=",", thousands=".", date_format="dd.MM.yyyy" to rn.files',
+    ),
+    "German numbers of which only the decimal comma is declared": Kind(
+        {"a.csv": b"Nr;Betrag\n1;1.234,56\n2;2.345,00\n3;1,50\n"},
+        "Nr long, Betrag decimal(12,2)",
+        [(1, Decimal("1234.56")), (2, Decimal("2345.00")), (3, Decimal("1.50"))],
+        'add thousands="." to rn.files',
+        options={"delimiter": ";", "decimal": ","},
     ),
     "cp1252": Kind(
         {"a.csv": "id,ort\n1,Köln\n".encode("cp1252")},
@@ -174,7 +182,7 @@ def test_at_most_one_correction_that_the_message_named(ods: Ingesting, kind: Kin
     glob = "data/*." + next(iter(kind.files)).partition(".")[2]
 
     def declare(files_options: dict[str, Any], source_options: dict[str, Any]) -> None:
-        origin = rn.files(glob, schema=kind.schema, **files_options)
+        origin = rn.files(glob, schema=kind.schema, **{**kind.options, **files_options})
         assert isinstance(origin, Files)
         ods.source = replace(ods.source, origin=origin, **source_options)
 

@@ -17,7 +17,7 @@ from runnel.connect.load.column_matching import ColumnChoice, match_columns
 from runnel.connect.load.file_loader import open_request
 from runnel.connect.load.suggest.document_records import find_records, find_row_tag
 from runnel.connect.load.suggest.table_layout import find_layout
-from runnel.connect.load.suggest.value_formats import suggest_formats
+from runnel.connect.load.suggest.value_formats import SuggestedFormats, suggest_formats
 from runnel.connect.load.type_inference import infer_types
 from runnel.errors import RunnelError, plural
 from runnel.lake.iceberg.schema_diff import describe_type, quote_column_name
@@ -162,27 +162,30 @@ def _suggest_rows(request: LoadRequest, sample: LocalFile) -> tuple[tuple[str, s
 def _suggest_values(request: LoadRequest, options: tuple[tuple[str, str], ...]) -> SuggestedOptions:
     with ScratchFiles() as scratch, connect_duckdb() as con:
         try:
-            formats, is_ambiguous = _suggest_formats(con, apply_options(request, options), scratch)
+            formats = _suggest_formats(con, apply_options(request, options), scratch)
         except RunnelError:  # such as a column that the file lacks
             return SuggestedOptions(options)
-        options += formats
+        options += formats.options
         changed_request = apply_options(request, options)
         reader = open_request(con, changed_request, scratch)
         choices = match_columns(reader.columns, request.schema, None, "add", request.files_label)
         inferred = infer_types(con, reader, choices)
         is_new_csv = ("format", CSV) in options and not request.schema
         schema = format_schema(inferred.choices) if is_new_csv else None
-        return SuggestedOptions(options, inferred.dropped, is_ambiguous, schema)
+        return SuggestedOptions(options, inferred.dropped, formats.is_ambiguous, schema)
 
 
-def _suggest_formats(
-    con: "duckdb.DuckDBPyConnection", request: LoadRequest, scratch: ScratchFiles
-) -> tuple[tuple[tuple[str, str], ...], bool]:
+def _suggest_formats(con: "duckdb.DuckDBPyConnection", request: LoadRequest, scratch: ScratchFiles) -> SuggestedFormats:
     reader = open_request(con, request, scratch)
     choices = match_columns(reader.columns, request.schema, None, "add", request.files_label)
     inferred = infer_types(con, reader, choices)
     declared = {column.name.lower() for column in request.schema}
-    return suggest_formats(con, reader, [(choice, choice.name.lower() in declared) for choice in inferred.choices])
+    return suggest_formats(
+        con,
+        reader,
+        [(choice, choice.name.lower() in declared) for choice in inferred.choices],
+        has_number_options=request.format in (CSV, XML),
+    )
 
 
 def sample_file(file: LocalFile, format_name: str, folder: Path) -> LocalFile | None:

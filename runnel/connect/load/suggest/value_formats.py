@@ -63,41 +63,81 @@ class _Column:
     is_declared: bool
 
 
-def suggest_formats(
-    con: "duckdb.DuckDBPyConnection", reader: FormatReader, choices: Sequence[tuple[ColumnChoice, bool]]
-) -> tuple[tuple[tuple[str, str], ...], bool]:
-    """Return the options with which more values fit, and whether day and month may be the other way round.
+@dataclass(frozen=True)
+class SuggestedFormats:
+    """Options with which more values fit; `is_ambiguous` tells that day and month may be the other way round."""
 
-    Each choice comes with whether its type was declared.
+    options: tuple[tuple[str, str], ...] = ()
+    is_ambiguous: bool = False
+
+
+def suggest_formats(
+    con: "duckdb.DuckDBPyConnection",
+    reader: FormatReader,
+    choices: Sequence[tuple[ColumnChoice, bool]],
+    *,
+    has_number_options: bool,
+) -> SuggestedFormats:
+    """Return the options with which more values fit.
+
+    Each choice comes with whether its type was declared. `has_number_options` tells whether the format of the files
+    takes `decimal` and `thousands`.
     """
     texts = [(choice, is_declared) for choice, is_declared in choices if choice.file_column.kind is None]
     if not texts:
-        return (), False
+        return SuggestedFormats()
     current = texts[0][0].file_column.text_format
     source = f"SELECT * FROM ({reader.build_select()}) LIMIT {_SAMPLE_ROWS}"
     trials = _Trials(con, reader, source, current)
     options: list[tuple[str, str]] = []
-    if current.thousands is None and current.decimal == ".":
+    if has_number_options and current.thousands is None:
         is_european = isinstance(reader, CsvReader) and reader.options.delimiter == ";"  # since commas are decimals
         separators = sorted(_SEPARATORS, key=lambda pair: is_european and pair[0] == ".")
-        formats = [replace(current, decimal=decimal, thousands=thousands) for decimal, thousands in separators]
-        number_format = trials.choose(_list_columns(texts, _NUMBERS, DoubleType()), formats)
-        if number_format is not None:
-            options += [("decimal", ",")] if number_format.decimal == "," else []
-            options += [("thousands", number_format.thousands)] if number_format.thousands else []
-    date_format = (
-        trials.choose(_list_columns(texts, (DateType,), DateType()), [replace(current, date=text) for text in _DATES])
-        if current.date is None
-        else None
-    )
-    time_columns = _list_columns(texts, _TIMES, None if date_format else TimestamptzType())
-    has_declared_time = any(column.is_declared for column in time_columns)  # without one, digits are rather an id
-    patterns = [text for text in _TIMESTAMPS if has_declared_time or text not in EPOCHS]
-    time_formats = [replace(current, timestamp=text) for text in patterns]
-    time_format = trials.choose(time_columns, time_formats)
-    options += [("date_format", date_format.date)] if date_format and date_format.date else []
-    options += [("timestamp_format", time_format.timestamp)] if time_format and time_format.timestamp else []
-    return tuple(options), trials.is_ambiguous
+        formats = [
+            replace(current, decimal=decimal, thousands=thousands)
+            for decimal, thousands in separators
+            if current.decimal in (".", decimal)
+        ]
+        number_choice = trials.choose(_list_columns(texts, _NUMBERS, DoubleType()), formats)
+        if number_choice is not None:
+            decimal, thousands = number_choice.text_format.decimal, number_choice.text_format.thousands
+            options += [("decimal", decimal)] if decimal != current.decimal else []
+            options += [("thousands", thousands)] if thousands else []
+    dates, times = _suggest_patterns(trials, texts, current)
+    options += [("date_format", dates.text_format.date)] if dates and dates.text_format.date else []
+    options += [("timestamp_format", times.text_format.timestamp)] if times and times.text_format.timestamp else []
+    is_ambiguous = any(choice is not None and choice.swapped is not None for choice in (dates, times))
+    return SuggestedFormats(tuple(options), is_ambiguous)
+
+
+def _suggest_patterns(
+    trials: "_Trials", texts: Sequence[tuple[ColumnChoice, bool]], current: TextFormat
+) -> "tuple[_FormatChoice | None, _FormatChoice | None]":
+    """Return the formats of dates and of times, which have day and month in the same order if one of them tells it."""
+    date_columns = _list_columns(texts, (DateType,), DateType()) if current.date is None else []
+    dates = trials.choose(date_columns, [replace(current, date=text) for text in _DATES])
+    fitting_names = trials.list_fitting(date_columns, dates.text_format) if dates else ()
+    time_columns = [
+        column
+        for column in _list_columns(texts, _TIMES, TimestamptzType())
+        if column.is_declared or column.sql_name not in fitting_names
+    ]
+    has_declared_time = any(column.is_declared for column in time_columns)
+    # Without a declared time, digits are rather an id, and dates are no times if there are others.
+    patterns = [
+        text
+        for text in _TIMESTAMPS
+        if has_declared_time or not (text in EPOCHS or (dates is not None and text in _DATES))
+    ]
+    times = trials.choose(time_columns, [replace(current, timestamp=text) for text in patterns])
+    if dates is not None and times is not None and dates.is_month_first != times.is_month_first:
+        if dates.swapped is not None and times.swapped is None:
+            dates = _FormatChoice(dates.swapped)
+        elif times.swapped is not None:
+            times = _FormatChoice(times.swapped, times.text_format if dates.swapped else None)
+    elif dates is not None and times is not None and (dates.swapped is None or times.swapped is None):
+        dates, times = _FormatChoice(dates.text_format), _FormatChoice(times.text_format)
+    return dates, times
 
 
 def _list_columns(
@@ -114,6 +154,18 @@ def _list_columns(
     return columns
 
 
+@dataclass(frozen=True)
+class _FormatChoice:
+    """A format that fits; `swapped` is one that fits as well and has day and month the other way round."""
+
+    text_format: TextFormat
+    swapped: TextFormat | None = None
+
+    @property
+    def is_month_first(self) -> bool:
+        return _is_month_first(self.text_format)
+
+
 class _Trials:
     """Tries formats on the first rows."""
 
@@ -121,11 +173,10 @@ class _Trials:
         self, con: "duckdb.DuckDBPyConnection", reader: FormatReader, source: str, current: TextFormat
     ) -> None:
         self._con, self._reader, self._source, self._current = con, reader, source, current
-        self.is_ambiguous = False
 
-    def choose(self, columns: Sequence[_Column], formats: Sequence[TextFormat]) -> TextFormat | None:
+    def choose(self, columns: Sequence[_Column], formats: Sequence[TextFormat]) -> _FormatChoice | None:
         """Return the first format with which most values fit; None if the current one is as good, or none is good."""
-        if not columns:
+        if not columns or not formats:
             return None
         fits = self._count_fits(columns, [self._current, *formats])
         scores = [
@@ -140,13 +191,21 @@ class _Trials:
         if best <= scores[0] or best < _NEARLY_ALL * total:
             return None
         chosen = formats[scores.index(best, 1) - 1]
-        swapped = [
+        if " a" in (chosen.timestamp or ""):  # who writes AM and PM, writes the month first
+            return _FormatChoice(chosen)
+        swapped = (
             other
             for other, score in zip(formats, scores[1:], strict=True)
             if score == best and _is_month_first(other) != _is_month_first(chosen)
-        ]
-        self.is_ambiguous = self.is_ambiguous or (bool(swapped) and " a" not in (chosen.timestamp or ""))
-        return chosen
+        )
+        return _FormatChoice(chosen, next(swapped, None))
+
+    def list_fitting(self, columns: Sequence[_Column], text_format: TextFormat) -> tuple[str, ...]:
+        """Return the SQL names of the columns all of whose values fit a format."""
+        fits = self._count_fits(columns, [text_format])
+        return tuple(
+            column.sql_name for column, total, fit in zip(columns, fits[0], fits[1], strict=True) if fit == total
+        )
 
     def _count_fits(self, columns: Sequence[_Column], formats: Sequence[TextFormat]) -> list[list[int]]:
         """Return the number of values of each column, and then for each format how many values of each column fit."""

@@ -110,9 +110,9 @@ def _show_result(table: str, result: "LoadResult") -> None:
         click.echo(f"files were read {result.place.describe()}")
     if result.new_columns:
         click.echo(f"new columns: {', '.join(result.new_columns)}")
-    if result.suggested.options and result.commit:
+    if not result.suggested.is_empty and result.commit:
         undo = f"`runnel revert {result.commit.id[:8]}` undoes the load; then load it again with them"
-        click.echo(f"the file seems to need {result.suggested.as_flags}: {undo}", err=True)
+        click.echo(f"{result.suggested.describe_for_command()}: {undo}", err=True)
     if result.dropped:
         click.echo(f"dropped {format_count(result.dropped, 'bad row')}", err=True)
 

@@ -23,7 +23,8 @@ def schema(files: tuple[str, ...], as_json: bool, **options: Any) -> None:
     if as_json:
         columns = [{"name": name, "type": kind} for name, kind in inferred.columns]
         counts = {"files": inferred.files, "bad": inferred.bad_rows}
-        suggested = {"suggested_options": dict(inferred.suggested.options)}
+        caveats = inferred.suggested.list_caveats(is_source=False)
+        suggested = {"suggested_options": dict(inferred.suggested.options), "caveats": caveats}
         print_json(
             {"schema": inferred.text, "columns": columns, **counts, "lacks_header": inferred.lacks_header, **suggested}
         )
@@ -33,8 +34,7 @@ def schema(files: tuple[str, ...], as_json: bool, **options: Any) -> None:
     click.echo(f'{header}schema="{escaped_text}"')
     if inferred.lacks_header:
         click.echo("the first line seems to be data: with --no-header, or header=False, it is a row", err=True)
-    if inferred.suggested.options:
-        flags, keywords = inferred.suggested.as_flags, inferred.suggested.as_keywords
-        click.echo(f"the file seems to need {flags}, or {keywords} in rn.files", err=True)
+    if not inferred.suggested.is_empty:
+        click.echo(inferred.suggested.describe_for_command(with_keywords=True), err=True)
     if inferred.bad_rows:
         click.echo(f"{format_count(inferred.bad_rows, 'bad row')} did not count", err=True)

@@ -44,14 +44,15 @@ def describe_source_errors(source: Source) -> Iterator[None]:
             raise
         code = error.code.replace("LOAD_", "SOURCE_", 1)
         if error.code in _DECLARATION_CODES:
-            raise Mistake(code, error.what, at=str(source.place), fix=_translate_fix(error.fix)) from error
-        fix = _translate_fix(error.fix)
+            raise Mistake(code, error.what, at=str(source.place), fix=translate_fix(error.fix)) from error
+        fix = translate_fix(error.fix)
         if error.code == "LOAD_BAD_ROWS" and isinstance(source.origin, Files) and source.origin.infers_schema:
             fix = f"{fix}; {_DECLARE_TYPES}"
         raise RunnelError(code, error.what, at=error.at, fix=fix) from error
 
 
-def _translate_fix(fix: str | None) -> str | None:
+def translate_fix(fix: str | None) -> str | None:
+    """Return a fix with the options of commands as `rn.files` and `rn.source` take them."""
     fix = _FILE_OPTION.sub(r'\1="\2\3"', fix) if fix else fix
     fix = (
         re.sub(r'" (?=\w+=")', '", ', fix.replace("date-format=", "date_format=").replace("row-tag=", "row_tag="))

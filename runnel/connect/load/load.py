@@ -17,7 +17,8 @@ from runnel.connect.files.format_reader import CsvOptions, DocumentOptions
 from runnel.connect.files.load_request import LoadRequest
 from runnel.connect.load import register_parquet
 from runnel.connect.load.file_loader import PreparedLoad, prepare_load
-from runnel.connect.load.suggest.option_suggestion import SuggestedOptions, add_suggestion, suggest_options
+from runnel.connect.load.suggest.option_suggestion import add_suggestion, suggest_options
+from runnel.connect.load.suggest.suggested_options import SuggestedOptions
 from runnel.declare.model.column_types import parse_columns
 from runnel.errors import Mistake, RunnelError, VersionConflict, plural
 from runnel.lake.history.branches import get_branch as known_branch

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from tests.cli.lake.odd_files import DOTS, TOTAL
+
 Run = Callable[..., Any]
 
 SCHEMAS = {
@@ -271,6 +273,50 @@ SOURCES = {
         "",
         'add date_format="dd/MM/yyyy", schema="id long, day date" (from the first rows of data/a.csv; '
         "if the month comes first, exchange day and month)",
+    ),
+    "UTF-16 with tabs": (
+        "id\tname\r\n1\tÖ\r\n2\tÄ\r\n3\tx\r\n".encode("utf-16"),
+        "",
+        'add encoding="utf-16", delimiter="\\t", schema="id long, name string" (from the first rows of data/a.csv)',
+    ),
+    "a column without a name": (
+        b"id,v,\n1,2,\n",
+        "",
+        "fix: name every column in the header (data/a.csv can't be loaded: its column 3 has no name); "
+        "then `runnel schema FILE` prints the schema of a file",
+    ),
+    "two columns of one name": (
+        b"id,v,v\n1,2,3\n",
+        "",
+        "fix: rename one of them (data/a.csv can't be loaded: `v` and `v` are the same column: case does not count); ",
+    ),
+    "mixed line ends": (
+        b"id,v\n1,2\r\n3,4\n5,6\r\n",
+        "",
+        "fix: make all line endings the same (data/a.csv, line 2: it ends with '\\r\\n', the lines before with '\\n')",
+    ),
+    "an encoding that only the user knows": (
+        "город,страна\nМосква,Россия\n".encode("cp1251"),
+        "",
+        'fix: name the encoding, such as encoding="cp1251" (Cyrillic), gbk (Chinese) or shift_jis (Japanese) (',
+    ),
+    "dots that may separate thousands": (
+        DOTS,
+        ', delimiter=";"',
+        'add schema="id long, stueck double" (from the first rows of data/a.csv; if the dots of `stueck` separate '
+        'thousands, add decimal=",", thousands="." to rn.files)',
+    ),
+    "a total that can be read": (
+        TOTAL,
+        "",
+        'add schema="region string, month string not null, units long" (from the first rows of data/a.csv; '
+        'its last line seems to be a total: add on_bad="drop" to rn.source)',
+    ),
+    "a total that no schema leaves out": (
+        b"region,units\nNorth,1\nSouth,2\nSum:,3\n",
+        "",
+        'schema="region string, units long" (from the first rows of data/a.csv; its last line seems to be a total, '
+        "`Sum:,3`: remove it)",
     ),
     "no header": (
         b"1,Station 1,48.0000,false,2025-01-01\n2,Station 2,48.1000,true,2025-01-02\n",

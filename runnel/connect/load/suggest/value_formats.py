@@ -18,10 +18,14 @@ from pyiceberg.types import (
 )
 
 from runnel.connect.files.csv import CsvReader
+from runnel.connect.files.file_patterns import CSV
 from runnel.connect.files.format_reader import FormatReader
+from runnel.connect.files.load_request import LoadRequest
 from runnel.connect.files.text_values import TextFormat, build_conversion
 from runnel.connect.load.column_matching import ColumnChoice
+from runnel.connect.load.suggest.suggested_options import Caveat
 from runnel.declare.options.datetime_patterns import EPOCHS
+from runnel.errors import join_names
 
 if TYPE_CHECKING:
     import duckdb
@@ -38,6 +42,7 @@ _SEPARATORS: tuple[tuple[str, str | None], ...] = (  # of decimals and of thousa
     (",", " "),
     (".", "'"),
 )
+_LEAST_DOTTED_VALUES = 20  # different ones, so that it is hardly by chance
 _DAY_FIRST = ("dd.MM.yyyy", "d.M.yyyy", "dd/MM/yyyy", "d/M/yyyy", "dd-MM-yyyy", "d-M-yyyy")
 _MONTH_FIRST = ("MM/dd/yyyy", "M/d/yyyy", "MM-dd-yyyy", "M-d-yyyy")
 _OTHER_DATES = ("yyyy/MM/dd", "yyyy.MM.dd", "yyyyMMdd", "dd.MM.yy", "d.M.yy", "dd/MM/yy", "MM/dd/yy", "M/d/yy")
@@ -108,6 +113,39 @@ def suggest_formats(
     options += [("timestamp_format", times.text_format.timestamp)] if times and times.text_format.timestamp else []
     is_ambiguous = any(choice is not None and choice.swapped is not None for choice in (dates, times))
     return SuggestedFormats(tuple(options), is_ambiguous)
+
+
+def find_dot_caveats(
+    con: "duckdb.DuckDBPyConnection", request: LoadRequest, reader: FormatReader, choices: Sequence[ColumnChoice]
+) -> list[Caveat]:
+    """Return a caveat about columns of numbers whose dots may separate thousands, as in German exports.
+
+    That is so if semicolons separate the values, and all numbers with a dot have three digits after it, and those
+    without one have no more.
+    """
+    text_format = request.csv.text_format
+    is_read_with_dots = text_format.decimal == "." and text_format.thousands is None
+    if request.format != CSV or request.csv.delimiter != ";" or not is_read_with_dots:
+        return []
+    numbers = [choice for choice in choices if isinstance(choice.conversions[0].kind, _NUMBERS)]
+    names = []
+    for choice in numbers:
+        text = choice.file_column.sql_name
+        grouped = rf"regexp_full_match({text}, '[-+]?[1-9]\d{{0,2}}(\.\d{{3}})+')"
+        fits = rf"({grouped} OR regexp_full_match({text}, '[-+]?\d{{0,3}}'))"
+        counts = f"count(DISTINCT {text}) FILTER (WHERE {grouped}), coalesce(bool_and({fits}), false)"
+        [(distinct_count, all_fit)] = con.execute(f"SELECT {counts} FROM ({reader.build_select()})").fetchall()
+        reader.pop_rejected()
+        names += [choice.name] if all_fit and distinct_count >= _LEAST_DOTTED_VALUES else []
+    if not names:
+        return []
+    condition = f"if the dots of {join_names(names)} separate thousands,"
+    return [
+        Caveat(
+            f'{condition} the file needs --decimal "," --thousands "."',
+            f'{condition} add decimal=",", thousands="." to rn.files',
+        )
+    ]
 
 
 def _suggest_patterns(

@@ -1,0 +1,38 @@
+"""Take a sample of a file: its first lines, or a whole document."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from runnel.connect.files.csv_text.dialect_detection import detect_encoding
+from runnel.connect.files.file_patterns import CSV, JSONL, TEXT, LocalFile
+from runnel.connect.files.scratch_files import open_file
+
+_SAMPLE_BYTES = 1 << 20
+_MAX_DOCUMENT_BYTES = 8 << 20  # a JSON or XML document is read as a whole
+_LINE_FORMATS = (CSV, JSONL, TEXT)
+
+
+@dataclass(frozen=True)
+class FileSample:
+    """A decompressed copy of the first lines of a file; `is_complete` tells whether they are all."""
+
+    file: LocalFile
+    is_complete: bool
+
+
+def take_sample(file: LocalFile, format_name: str, folder: Path) -> FileSample | None:
+    """Copy the first lines of a file into a folder; None if it is too large to look into."""
+    limit = _SAMPLE_BYTES if format_name in _LINE_FORMATS else _MAX_DOCUMENT_BYTES
+    with open_file(file) as stream:
+        head = stream.read(limit)
+        is_complete = not stream.read(1)
+    if not is_complete:
+        encoding = detect_encoding(head) or "utf-8"
+        text = head.decode(encoding, errors="ignore") if encoding.startswith(("utf-16", "utf-32")) else None
+        if format_name not in _LINE_FORMATS or b"\n" not in head:
+            return None
+        head = text[: text.rindex("\n") + 1].encode(encoding) if text else head[: head.rindex(b"\n") + 1]
+    path = folder / f"sample{file.extension}"
+    path.write_bytes(head)
+    sample = replace(file, path=str(path), bytes=len(head), modified_at=path.stat().st_mtime)
+    return FileSample(sample, is_complete)

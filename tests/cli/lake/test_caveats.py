@@ -1,0 +1,77 @@
+"""`runnel schema` and `runnel load` say what only the user can tell of a file that could be read."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.lake.odd_files import DOTS, TOTAL
+
+Run = Callable[..., Any]
+
+CAVEATS = {
+    "dots that may separate thousands": (
+        DOTS,
+        ("--delimiter", ";"),
+        'if the dots of `stueck` separate thousands, the file needs --decimal "," --thousands "."',
+    ),
+    "a total": (
+        TOTAL,
+        (),
+        'the last line looks like a total, `Total,,3`: --schema "month string not null" --on-bad drop leaves it out',
+    ),
+    "a total that makes a column text": (
+        b"day,v\n2026-01-01,1\n2026-01-02,2\nGesamt,3\n",
+        (),
+        'the last line looks like a total, `Gesamt,3`: --schema "day date" --on-bad drop leaves it out',
+    ),
+    "a total that no schema leaves out": (
+        b"region,units\nNorth,1\nSouth,2\nGrand total,3\n",
+        (),
+        "the last line looks like a total, `Grand total,3`: remove it from the file",
+    ),
+}
+
+
+@pytest.mark.parametrize(("contents", "options", "caveat"), CAVEATS.values(), ids=CAVEATS)
+def test_what_only_the_user_can_tell(
+    shop: Run, tmp_path: Path, contents: bytes, options: tuple[str, ...], caveat: str
+) -> None:
+    (tmp_path / "a.csv").write_bytes(contents)
+    assert shop("schema", "a.csv", *options).err == f"{caveat}\n"
+    loaded = shop("load", "ods.x", "a.csv", *options)
+    undo = f"`runnel revert {loaded.out.split()[-1]}` undoes the load; then load it again with them"
+    assert loaded.err == f"{caveat}: {undo}\n"
+
+
+def test_the_options_that_leave_a_total_out(shop: Run, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes(TOTAL)
+    loaded = shop("load", "ods.x", "a.csv", "--schema", "month string not null", "--on-bad", "drop")
+    assert loaded.err == "dropped 1 bad row\n"
+    assert shop("query", "select sum(units) from ods.x", "--json").json["rows"] == [[3]]
+
+
+NO_CAVEATS = {
+    "weights in kilograms": "id;kg\n" + "".join(f"{n};0.{n + 100}\n" for n in range(25)),
+    "few values": "id;kg\n1;1.234\n2;2.345\n",
+    "whole numbers of more than three digits": DOTS.decode() + "26;1234\n",
+    "a product": "product,units\nSoap,1\nCream,2\nTotal Repair,3\n",
+}
+
+
+@pytest.mark.parametrize("text", NO_CAVEATS.values(), ids=NO_CAVEATS)
+def test_files_that_are_what_they_seem(cli: Run, tmp_path: Path, text: str) -> None:
+    (tmp_path / "a.csv").write_text(text)
+    assert cli("schema", "a.csv", "--delimiter", ";" if ";" in text else ",").err == ""
+
+
+def test_a_day_that_may_be_a_month(shop: Run, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id,day\n1,03/04/2025\n")
+    needs, caveat = (
+        'the file seems to need --date-format "dd/MM/yyyy"',
+        "if the month comes first, exchange day and month",
+    )
+    keywords = ', or date_format="dd/MM/yyyy" in rn.files'
+    assert shop("schema", "a.csv").err == f"{needs}{keywords}; {caveat}\n"
+    assert shop("load", "ods.x", "a.csv").err.startswith(f"{needs}; {caveat}: `runnel revert ")

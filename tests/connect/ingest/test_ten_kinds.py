@@ -271,6 +271,46 @@ def test_a_run_that_sets_aside_every_row_warns(ods: Ingesting) -> None:
     )
 
 
+SET_ASIDE = {
+    "all rows": (
+        {"a.csv": b"id,d\n1,3/4/2025\n2,3/14/2025\n"},
+        'all 2 rows of data/a.csv can\'t be loaded: add date_format="M/d/yyyy" to rn.files',
+    ),
+    "days that may be months": (
+        {"a.csv": b"id,d\n1,03/04/2025\n2,03/05/2025\n"},
+        'all 2 rows of data/a.csv can\'t be loaded: add date_format="dd/MM/yyyy" to rn.files; '
+        "if the month comes first, exchange day and month",
+    ),
+    "most rows": (
+        {"a.csv": b"id,d\n1,3/4/2025\n2,3/14/2025\n3,\n"},
+        '2 of 3 rows of data/a.csv can\'t be loaded: add date_format="M/d/yyyy" to rn.files',
+    ),
+    "all rows of one file": (
+        {"a.csv": b"id,d\n1,2025-01-01\n2,2025-01-02\n3,2025-01-03\n", "b.csv": b"id,d\n1,3/14/2025\n"},
+        'no row of data/b.csv can be loaded: add date_format="M/d/yyyy" to rn.files',
+    ),
+    "a file that can't be read": (
+        {"a.csv": b"id,d\n1,2025-01-01\n", "b.csv": b"id;d\n1;3/14/2025\n"},
+        'data/b.csv could be read: add delimiter=";", date_format="M/d/yyyy" to rn.files',
+    ),
+}
+
+
+@pytest.mark.parametrize("on_bad", ["drop", "quarantine"])
+@pytest.mark.parametrize(("files", "warning"), SET_ASIDE.values(), ids=SET_ASIDE)
+def test_a_run_warns_of_rows_that_an_option_would_make_good(
+    tmp_path: Path, files: dict[str, bytes], warning: str, on_bad: str
+) -> None:
+    project = Project(tmp_path)
+    for name, contents in files.items():
+        project.write(f"data/{name}", "")
+        (tmp_path / "data" / name).write_bytes(contents)
+    source = f'rn.source("ods.x", rn.files("data/*.csv", schema="id long, d date"), on_bad="{on_bad}")'
+    project.write("flows/flow.py", f"import runnel as rn\n{source}\n")
+    [step] = [step for step in project.run().steps if str(step.table) == "ods.x"]
+    assert warning in step.warnings
+
+
 def test_bad_rows_that_no_option_helps(ods: Ingesting) -> None:
     """The report counts rows, not the lines that it prints."""
     ods.source = replace(ods.source, origin=rn.files("data/*.csv", schema="a long, b long"))

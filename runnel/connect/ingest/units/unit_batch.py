@@ -113,8 +113,8 @@ class _UnitBatch:
         settlement = self._settle(context, units, facts, request)
         written = self._write(context, units, settlement, request)
         batch = _combine(settlement, written)
-        if batch.dropped and not batch.written.files and not self.combine_files:
-            warnings = (*warn_of_no_rows(request, batch.dropped), *warnings)
+        if not self.combine_files:
+            warnings = (*warn_of_no_rows(request, batch), *warnings)
         return self._add_unreadable(replace(batch, warnings=warnings), unreadable)
 
     def _divide(

@@ -1,5 +1,7 @@
 """`runnel load`."""
 
+import shlex
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -8,7 +10,8 @@ from runnel.cli.flow.sinks import deliver_after_command
 from runnel.cli.lake.file_options import file_options, read_file_formats
 from runnel.cli.output import command, format_count, format_size, open_lake, print_json
 from runnel.cli.progress import show_progress
-from runnel.names import TableName
+from runnel.errors import Mistake
+from runnel.names import TableName, quote_value
 
 if TYPE_CHECKING:
     from runnel.connect.load.load import LoadResult
@@ -69,6 +72,7 @@ def load(
     from runnel.connect.load.load import LoadOptions
     from runnel.project.execution.load import load as load_files
 
+    _check_order(table, files)
     csv, document = read_file_formats("runnel load", files, options)
     load_options = LoadOptions(
         branch=branch,
@@ -97,6 +101,21 @@ def load(
         summary = {"table": table, "branch": branch, "commit": _commit_id(result), **facts, **dropped}
         place = {"place": result.place.json()} if result.place is not None else {}
         print_json({**summary, **place, "sinks": [delivery.json() for delivery in deliveries]})
+
+
+def _check_order(table: str, files: tuple[str, ...]) -> None:
+    """Raise if a file stands where the table belongs, and a table where its files belong."""
+    if len(files) == 1 and Path(table).exists() and not Path(files[0]).exists() and _is_table_name(files[0]):
+        what = f"{quote_value(table)} is a file, not a table name: the table comes first, then its files"
+        raise Mistake("NAME_TABLE", what, fix=f"runnel load {files[0]} {shlex.quote(table)}")
+
+
+def _is_table_name(text: str) -> bool:
+    try:
+        TableName.parse(text)
+    except Mistake:
+        return False
+    return True
 
 
 def _show_result(table: str, result: "LoadResult") -> None:

@@ -33,6 +33,7 @@ from runnel.connect.load.column_matching import ColumnChoice, match_columns
 from runnel.connect.load.quarantine import QuarantinedRow
 from runnel.connect.load.suggest.option_suggestion import add_suggestion, describe_suggestion, suggest_options
 from runnel.connect.load.type_inference import InferredTypes, describe_bad_rows, find_files_with_bad_rows, infer_types
+from runnel.declare.model.endpoints import Files
 from runnel.declare.model.flow import Source
 from runnel.errors import Mistake, RunnelError, plural
 from runnel.internal_names import internal_column
@@ -227,7 +228,10 @@ class _BatchReader:
             list_new_columns(self.schema, self.request, inferred.choices),
             incomplete=incomplete,
         )
-        return batch if self.combine_files else replace(batch, warnings=warn_of_no_rows(self.request, batch))
+        if self.combine_files:
+            return batch
+        needs = warn_of_first_types(source, self.request) if self.schema is None else ()
+        return replace(batch, warnings=(*warn_of_no_rows(self.request, batch), *needs))
 
     def _choose_shared_files(self) -> frozenset[str]:
         """Return the names of files that share data files, in which each still has an owner."""
@@ -273,6 +277,14 @@ def warn_of_no_rows(request: LoadRequest, batch: IngestBatch) -> tuple[str, ...]
         return (f"{rows} can't be loaded{fix}",) if fix else ()
     label = replace(request, files=tuple(rowless_files)).files_label
     return (f"no row of {label} can be loaded{fix}",)
+
+
+def warn_of_first_types(source: Source, request: LoadRequest) -> tuple[str, ...]:
+    """Warn if types are inferred from files that could be read in a better way, or of which only users can tell."""
+    if not isinstance(source.origin, Files) or not source.origin.infers_schema:
+        return ()
+    suggested = suggest_options(request, request.files[0])
+    return () if suggested.is_empty else (suggested.describe_for_source(request.files[0].name),)
 
 
 @contextmanager

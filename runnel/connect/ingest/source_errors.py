@@ -32,8 +32,8 @@ _FILE_OPTION = re.compile(
 
 
 @contextmanager
-def describe_source_errors(source: Source) -> Iterator[None]:
-    """Turn errors of a load into errors of a source.
+def describe_source_errors(source: Source, *, has_table: bool = True) -> Iterator[None]:
+    """Turn errors of a load into errors of a source; `has_table` tells whether an earlier run settled the types.
 
     A problem in a file fails the run; it is not a mistake in the declaration.
     """
@@ -46,7 +46,8 @@ def describe_source_errors(source: Source) -> Iterator[None]:
         if error.code in _DECLARATION_CODES:
             raise Mistake(code, error.what, at=str(source.place), fix=translate_fix(error.fix)) from error
         fix = translate_fix(error.fix)
-        if error.code == "LOAD_BAD_ROWS" and isinstance(source.origin, Files) and source.origin.infers_schema:
+        infers_schema = isinstance(source.origin, Files) and source.origin.infers_schema
+        if error.code == "LOAD_BAD_ROWS" and infers_schema and has_table:
             fix = f"{fix}; {_DECLARE_TYPES}"
         raise RunnelError(code, error.what, at=error.at, fix=fix) from error
 

@@ -75,3 +75,16 @@ def test_a_day_that_may_be_a_month(shop: Run, tmp_path: Path) -> None:
     keywords = ', or date_format="dd/MM/yyyy" in rn.files'
     assert shop("schema", "a.csv").err == f"{needs}{keywords}; {caveat}\n"
     assert shop("load", "ods.x", "a.csv").err.startswith(f"{needs}; {caveat}: `runnel revert ")
+
+
+def test_a_wrong_format_of_dates(shop: Run, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id,day\n1,31.12.2025\n2,01.12.2025\n")
+    done = shop("schema", "a.csv", "--date-format", "dd/MM/yyyy")
+    assert done.err == 'the file seems to need --date-format "dd.MM.yyyy", or date_format="dd.MM.yyyy" in rn.files\n'
+
+
+def test_dates_in_two_formats(cli: Run, tmp_path: Path) -> None:
+    """The format that was named is right for one column; no option is right for both."""
+    (tmp_path / "a.csv").write_text("day,due\n31.12.2025,12/31/2025\n")
+    done = cli("schema", "a.csv", "--date-format", "dd.MM.yyyy")
+    assert (done.out, done.err) == ('schema="day date, due string"\n', "")

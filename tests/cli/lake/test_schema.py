@@ -26,6 +26,7 @@ SCHEMAS = {
         "n long, v double",
     ),
     "12 hours": ("a.csv", b"at\n1/2/2026 3:04 PM\n", ("--timestamp-format", "M/d/yyyy h:mm a"), "at timestamp"),
+    "delimiters at the end of rows": ("a.csv", b"id;v\n1;x1;\n2;x2;\n", ("--delimiter", ";"), "id long, v string"),
     "local times": ("a.csv", b"at\n2026-01-02 10:00\n", ("--timezone", "Europe/Berlin"), "at timestamp"),
     "epoch": ("a.csv", b"at\n1767261600\n", ("--timestamp-format", "epoch"), "at long"),
     "lines before the header": ("a.csv", b"report\n\nid,v\n1,2\n", ("--skip", "2"), "id long, v long"),
@@ -38,7 +39,8 @@ SCHEMAS = {
 def test_schema(cli: Run, tmp_path: Path, name: str, contents: bytes, options: tuple[str, ...], expected: str) -> None:
     (tmp_path / name).write_bytes(contents)
     expected = expected or "id long, wind struct<dir: string, `km/h`: array<double>>"
-    assert cli("schema", name, *options).out == f'schema="{expected}"\n'
+    done = cli("schema", name, *options)
+    assert (done.out, done.err) == (f'schema="{expected}"\n', "")
     answer = cli("schema", name, *options, "--json").json
     assert (answer["schema"], answer["files"], answer["bad"]) == (expected, 1, 0)
 
@@ -214,6 +216,18 @@ def test_load_of_csv_that_is_said_to_have_no_line_ends_in_values(shop: Run, tmp_
     assert shop("load", "ods.x", "a.csv").code == 0
     (tmp_path / "b.csv").write_text("id,v\n3,d\n")
     assert shop("load", "ods.x", "b.csv", "--no-multiline").code == 0
+
+
+@pytest.mark.parametrize("name", ["my data.csv", "a.csv"])  # the second one could be a table, too
+def test_load_of_a_file_that_stands_where_the_table_belongs(shop: Run, tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("id\n1\n")
+    done = shop("load", name, "ods.x")
+    assert done.code == 2
+    quoted = f"'{name}'" if " " in name else name
+    assert done.err == (
+        f"NAME_TABLE: '{name}' is a file, not a table name: the table comes first, then its files\n"
+        f"  fix: runnel load ods.x {quoted}\n"
+    )
 
 
 def test_load_refuses_an_option_of_another_format(shop: Run, tmp_path: Path) -> None:

@@ -55,6 +55,11 @@ class SuggestedOptions:
         needs = [f"the file seems to need {self.as_flags}{keywords}"] if self.options else []
         return "; ".join([*needs, *self.list_caveats(is_source=False)])
 
+    def describe_for_source(self, file_name: str) -> str:
+        """Return what to say of a source's file that was read, though not in the best way."""
+        needs = [f"{file_name} seems to need {self.as_keywords} in rn.files"] if self.options else []
+        return "; ".join([*needs, *self.list_caveats(is_source=True)])
+
 
 def format_keywords(options: Options) -> str:
     """Return options as `rn.files` takes them.

@@ -152,7 +152,11 @@ def _suggest_patterns(
     trials: "_Trials", texts: Sequence[tuple[ColumnChoice, bool]], current: TextFormat
 ) -> "tuple[_FormatChoice | None, _FormatChoice | None]":
     """Return the formats of dates and of times, which have day and month in the same order if one of them tells it."""
-    date_columns = _list_columns(texts, (DateType,), DateType()) if current.date is None else []
+    date_columns = _list_columns(texts, (DateType,), DateType())
+    is_date_format_right = current.date is not None and any(
+        isinstance(choice.conversions[0].kind, DateType) and not is_declared for choice, is_declared in texts
+    )
+    date_columns = [] if is_date_format_right else date_columns
     dates = trials.choose(date_columns, [replace(current, date=text) for text in _DATES])
     fitting_names = trials.list_fitting(date_columns, dates.text_format) if dates else ()
     time_columns = [
@@ -161,11 +165,12 @@ def _suggest_patterns(
         if column.is_declared or column.sql_name not in fitting_names
     ]
     has_declared_time = any(column.is_declared for column in time_columns)
-    # Without a declared time, digits are rather an id, and dates are no times if there are others.
+    has_date_format = dates is not None or current.date is not None
+    # Without a declared time, digits are rather an id, and dates are no times if there is a format of dates.
     patterns = [
         text
         for text in _TIMESTAMPS
-        if has_declared_time or not (text in EPOCHS or (dates is not None and text in _DATES))
+        if has_declared_time or not (text in EPOCHS or (has_date_format and text in _DATES))
     ]
     times = trials.choose(time_columns, [replace(current, timestamp=text) for text in patterns])
     if dates is not None and times is not None and dates.is_month_first != times.is_month_first:

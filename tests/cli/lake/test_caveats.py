@@ -1,5 +1,6 @@
 """`runnel schema` and `runnel load` say what only the user can tell of a file that could be read."""
 
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -88,3 +89,45 @@ def test_dates_in_two_formats(cli: Run, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("day,due\n31.12.2025,12/31/2025\n")
     done = cli("schema", "a.csv", "--date-format", "dd.MM.yyyy")
     assert (done.out, done.err) == ('schema="day date, due string"\n', "")
+
+
+NULLS = {
+    "N/A in numbers": (b"id,rate\n1,N/A\n2,1.5\n3,N/A\n", '--null "" --null "N/A"', 'null=["", "N/A"]', ""),
+    "two texts": (
+        b"rate,day\nN/A,NULL\n1.5,NULL\nN/A,2025-01-02\n",
+        '--null "" --null "N/A" --null "NULL"',
+        'null=["", "N/A", "NULL"]',
+        "",
+    ),
+    "with thousands": (
+        b'pop\n"1,234"\n-\n-\n"12,345"\n',
+        '--null "" --null "-" --thousands ","',
+        'null=["", "-"], thousands=","',
+        "",
+    ),
+    "a text that has a meaning elsewhere": (
+        b"country,v\nNA,1\nDE,NA\nFR,NA\n",
+        '--null "" --null "NA"',
+        'null=["", "NA"]',
+        "; `NA` becomes null in `country`, too",
+    ),
+}
+
+
+@pytest.mark.parametrize(("contents", "flags", "keywords", "caveat"), NULLS.values(), ids=NULLS)
+def test_texts_that_seem_to_mean_null(
+    shop: Run, tmp_path: Path, contents: bytes, flags: str, keywords: str, caveat: str
+) -> None:
+    (tmp_path / "a.csv").write_bytes(contents)
+    assert shop("schema", "a.csv").err == f"the file seems to need {flags}, or {keywords} in rn.files{caveat}\n"
+    done = shop("schema", "a.csv", *shlex.split(flags))
+    assert done.err == ""
+
+
+NO_NULLS = {"one value": "v\n1\nN/A\n2\n", "texts": "v\nx\n-\n-\n", "no other values": "v\nNULL\nNULL\n"}
+
+
+@pytest.mark.parametrize("text", NO_NULLS.values(), ids=NO_NULLS)
+def test_texts_that_may_mean_something(cli: Run, tmp_path: Path, text: str) -> None:
+    (tmp_path / "a.csv").write_text(text)
+    assert cli("schema", "a.csv").err == ""

@@ -66,6 +66,17 @@ KINDS = {
         'add thousands="." to rn.files',
         options={"delimiter": ";", "decimal": ","},
     ),
+    "texts that mean null": Kind(
+        {"a.csv": b"id,name,rate,day\n1,,N/A,2025-01-01\n2,x,1.5,NULL\n3,y,N/A,NULL\n4,z,2.5,\n"},
+        "id long, name string, rate double, day date",
+        [
+            (1, None, None, date(2025, 1, 1)),
+            (2, "x", 1.5, None),
+            (3, "y", None, None),
+            (4, "z", 2.5, None),
+        ],
+        'add null=["", "N/A", "NULL"] to rn.files',
+    ),
     "cp1252": Kind(
         {"a.csv": "id,ort\n1,Köln\n".encode("cp1252")},
         "id long, ort string",

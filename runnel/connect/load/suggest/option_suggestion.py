@@ -17,17 +17,25 @@ from runnel.connect.load.column_matching import ColumnChoice, match_columns
 from runnel.connect.load.file_loader import open_request
 from runnel.connect.load.suggest.document_records import find_records, find_row_tag
 from runnel.connect.load.suggest.file_sample import FileSample, take_sample
+from runnel.connect.load.suggest.null_texts import (
+    count_null_texts,
+    find_null_caveats,
+    list_frequent_texts,
+    list_useful_texts,
+)
 from runnel.connect.load.suggest.suggested_options import Caveat, Options, SuggestedOptions, escape_text, format_flag
 from runnel.connect.load.suggest.table_layout import find_layout
 from runnel.connect.load.suggest.total_line import find_total_line
 from runnel.connect.load.suggest.value_formats import SuggestedFormats, find_dot_caveats, suggest_formats
-from runnel.connect.load.type_inference import infer_types
+from runnel.connect.load.type_inference import InferredTypes, infer_types
 from runnel.errors import RunnelError, plural
 from runnel.lake.iceberg.schema_diff import describe_type, quote_column_name
 from runnel.lake.scan.duckdb_connection import connect_duckdb
 
 if TYPE_CHECKING:
     import duckdb
+
+    from runnel.connect.files.open_files import AnyReader
 
 _IMPROVED_CODES = ("BAD_ROWS", "ENCODING", "CSV", "COLUMN_MISSING", "UNREADABLE", "COLUMN_NAME", "COLUMNS_UNKNOWN")
 _TEXT_COLUMNS = {"line", "value"}
@@ -79,8 +87,10 @@ def apply_options(request: LoadRequest, options: Options) -> LoadRequest:
         csv.text_format if request.format == CSV else document.text_format,
         **{field: values[name] for name, field in _TEXT_FORMAT_FIELDS.items() if name in values},
     )
+    nulls = next((value for name, value in options if name == "null" and isinstance(value, tuple)), csv.null)
     csv = replace(
         csv,
+        null=nulls,
         delimiter=values.get("delimiter", csv.delimiter),
         encoding=values.get("encoding", csv.encoding),
         skip=int(values.get("skip", csv.skip)),
@@ -139,17 +149,22 @@ def _suggest_rows(request: LoadRequest, sample: LocalFile) -> Options:
 def _suggest_values(request: LoadRequest, options: Options, sample: FileSample) -> SuggestedOptions:
     with ScratchFiles() as scratch, connect_duckdb() as con:
         try:
-            formats = _suggest_formats(con, apply_options(request, options), scratch)
+            null_counts = _count_null_texts(con, apply_options(request, options), scratch)
+            nulls = _format_nulls(list_frequent_texts(null_counts))
+            formats = _suggest_formats(con, apply_options(request, (*options, *nulls)), scratch)
         except RunnelError:  # such as a column that the file lacks
             return SuggestedOptions(options)
-        options += formats.options
-        changed_request = apply_options(request, options)
-        reader = open_request(con, changed_request, scratch)
-        choices = match_columns(reader.columns, request.schema, None, "add", request.files_label)
-        inferred = infer_types(con, reader, choices)
+        changed_request = apply_options(request, (*options, *nulls, *formats.options))
+        reader, inferred = _infer_types(con, changed_request, scratch)
+        null_texts = list_useful_texts(null_counts, inferred.choices) if nulls else ()
+        options += (*_format_nulls(null_texts), *formats.options)
+        if _format_nulls(null_texts) != nulls:
+            changed_request = apply_options(request, options)
+            reader, inferred = _infer_types(con, changed_request, scratch)
         is_new_csv = ("format", CSV) in options and not request.schema
         schema = format_schema(inferred.choices) if is_new_csv else None
         caveats = [Caveat(_MONTH_CAVEAT, _MONTH_CAVEAT)] if formats.is_ambiguous else []
+        caveats += find_null_caveats(null_counts, null_texts, inferred.choices)
         caveats += find_dot_caveats(con, changed_request, reader, inferred.choices)
         total = (
             find_total_line(con, changed_request, scratch, inferred.choices, must_be_named=True)
@@ -160,10 +175,31 @@ def _suggest_values(request: LoadRequest, options: Options, sample: FileSample) 
         return SuggestedOptions(options, inferred.dropped, tuple(caveats), schema, total_caveat)
 
 
-def _suggest_formats(con: "duckdb.DuckDBPyConnection", request: LoadRequest, scratch: ScratchFiles) -> SuggestedFormats:
+def _count_null_texts(
+    con: "duckdb.DuckDBPyConnection", request: LoadRequest, scratch: ScratchFiles
+) -> dict[str, dict[str, int]]:
+    """Return how often columns have texts that may mean null; none if the request says which texts do."""
+    if request.format != CSV or request.csv.nulls != ("",):
+        return {}
     reader = open_request(con, request, scratch)
     choices = match_columns(reader.columns, request.schema, None, "add", request.files_label)
-    inferred = infer_types(con, reader, choices)
+    return count_null_texts(con, reader, choices)
+
+
+def _format_nulls(texts: tuple[str, ...]) -> Options:
+    return (("null", ("", *texts)),) if texts else ()
+
+
+def _infer_types(
+    con: "duckdb.DuckDBPyConnection", request: LoadRequest, scratch: ScratchFiles
+) -> "tuple[AnyReader, InferredTypes]":
+    reader = open_request(con, request, scratch)
+    choices = match_columns(reader.columns, request.schema, None, "add", request.files_label)
+    return reader, infer_types(con, reader, choices)
+
+
+def _suggest_formats(con: "duckdb.DuckDBPyConnection", request: LoadRequest, scratch: ScratchFiles) -> SuggestedFormats:
+    reader, inferred = _infer_types(con, request, scratch)
     declared = {column.name.lower() for column in request.schema}
     return suggest_formats(
         con,

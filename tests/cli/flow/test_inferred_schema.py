@@ -81,6 +81,11 @@ FIRST_RUNS = {
         'data/a.csv seems to need date_format="dd/MM/yyyy" in rn.files; '
         "if the month comes first, exchange day and month",
     ),
+    "a text among numbers": (
+        b"id,qty\n" + b"1,2\n" * 150 + b"2,five\n",
+        "`qty` is string because of 'five' (line 152): "
+        'qty long in schema= of rn.files and on_bad="quarantine" in rn.source set the row aside',
+    ),
     "a total": (
         b"region,month,units\nNorth,2025-10,1\nSouth,2025-11,2\nTotal,,3\n",
         "the last line looks like a total, `Total,,3`: "

@@ -17,6 +17,17 @@ CAVEATS = {
         ("--delimiter", ";"),
         'if the dots of `stueck` separate thousands, the file needs --decimal "," --thousands "."',
     ),
+    "a text among numbers": (
+        b"id,qty\n" + b"1,2\n" * 150 + b"2,five\n" + b"3,4\n" * 50,
+        (),
+        "`qty` is string because of 'five' (line 152): --schema \"qty long\" --on-bad drop leaves the row out",
+    ),
+    "texts among numbers and dates": (
+        b"n,day\n" + b"1.5,2026-01-02\n" * 150 + b"2,?\nx,2026-01-02\n3,soon\n" + b"3,2026-01-02\n" * 50,
+        (),
+        "`n` is string because of 'x' (line 153): --schema \"n double\" --on-bad drop leaves the row out; `day` is "
+        "string because of '?' (line 152) and 1 more value: --schema \"day date\" --on-bad drop leaves the rows out",
+    ),
     "a total": (
         TOTAL,
         (),
@@ -57,6 +68,8 @@ NO_CAVEATS = {
     "weights in kilograms": "id;kg\n" + "".join(f"{n};0.{n + 100}\n" for n in range(25)),
     "few values": "id;kg\n1;1.234\n2;2.345\n",
     "whole numbers of more than three digits": DOTS.decode() + "26;1234\n",
+    "ids with leading zeros": "zip\n" + "68030\n" * 200 + "05876\n",
+    "many texts": "v\n" + "1\n" * 200 + "x\n" * 3,
     "a product": "product,units\nSoap,1\nCream,2\nTotal Repair,3\n",
 }
 

@@ -170,6 +170,17 @@ def test_a_column_that_all_files_lack(shop: Run, tmp_path: Path) -> None:
     assert shop("query", "select * from ods.x", "--json").json["rows"] == [[1, None]]
 
 
+def test_bad_rows_and_what_only_the_user_can_tell(shop: Run, tmp_path: Path) -> None:
+    """One correction is enough for both."""
+    (tmp_path / "a.csv").write_text("id,qty\n" + "1,2\n" * 150 + "2,five\n3\n")
+    done = shop("load", "ods.x", "a.csv")
+    assert done.err.endswith(
+        "fix: correct them, or load the good rows only: --on-bad drop; "
+        "`qty` is string because of 'five' (line 152): --schema \"qty long\" --on-bad drop leaves the row out\n"
+    )
+    assert shop("load", "ods.x", "a.csv", "--schema", "qty long", "--on-bad", "drop").err == "dropped 2 bad rows\n"
+
+
 def test_load_takes_the_options_of_files(shop: Run, tmp_path: Path) -> None:
     (tmp_path / "de.csv").write_text("Bericht\nid ; betrag; tag ; um\n1 ; 1234,50;31.12.2026;31.12.2026 23:59\n")
     formats = ("--date-format", "dd.MM.yyyy", "--timestamp-format", "dd.MM.yyyy HH:mm", "--decimal", ",")

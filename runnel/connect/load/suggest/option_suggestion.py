@@ -23,6 +23,7 @@ from runnel.connect.load.suggest.null_texts import (
     list_frequent_texts,
     list_useful_texts,
 )
+from runnel.connect.load.suggest.odd_values import find_odd_value_caveats
 from runnel.connect.load.suggest.suggested_options import Caveat, Options, SuggestedOptions, escape_text, format_flag
 from runnel.connect.load.suggest.table_layout import find_layout
 from runnel.connect.load.suggest.total_line import find_total_line
@@ -53,15 +54,19 @@ def suggest_options(request: LoadRequest, file: LocalFile) -> SuggestedOptions:
 
 
 def add_suggestion(error: RunnelError, request: LoadRequest, *, is_source: bool) -> RunnelError:
-    """Return the error with a fix that names every option that the file needs, if they are more than it names."""
+    """Return the error with a fix that names every option that the file needs, and what only the user can tell."""
     if error.code.partition("_")[2] not in _IMPROVED_CODES or error.at is None:
         return error
     name = error.at.rpartition(":")[0] or error.at
     file = next((file for file in request.files if file.name in (name, error.at)), request.files[0])
     suggested = suggest_options(request, file)
-    if all(format_flag(*option) in (error.fix or "") for option in suggested.options):
+    caveats = suggested.list_caveats(is_source=is_source)
+    if not all(format_flag(*option) in (error.fix or "") for option in suggested.options):
+        described = describe_suggestion(suggested, is_source=is_source)
+    elif caveats and error.fix:
+        described = "; ".join([error.fix, *caveats])
+    else:
         return error
-    described = describe_suggestion(suggested, is_source=is_source)
     improved = type(error)(error.code, error.what, at=error.at, fix=described)
     improved.others = error.others
     return improved
@@ -172,6 +177,8 @@ def _suggest_values(request: LoadRequest, options: Options, sample: FileSample) 
             else None
         )
         total_caveat = total.build_caveat() if total is not None else None
+        total_names = total.deciding_names if total is not None else ()
+        caveats += find_odd_value_caveats(con, reader, inferred.choices, scratch.files_by_path, total_names)
         return SuggestedOptions(options, inferred.dropped, tuple(caveats), schema, total_caveat)
 
 

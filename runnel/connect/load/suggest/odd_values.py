@@ -1,0 +1,92 @@
+"""Find columns that are text because of a few values: all others are numbers, dates or times."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pyiceberg.types import StringType
+
+from runnel.connect.files.file_patterns import LocalFile
+from runnel.connect.files.text_values import ColumnConversion, build_conversion, guess_conversion
+from runnel.connect.load.column_matching import ColumnChoice
+from runnel.connect.load.suggest.suggested_options import Caveat, escape_text
+from runnel.connect.load.type_inference import InferredTypes, list_examples
+from runnel.errors import plural
+from runnel.lake.iceberg.schema_diff import describe_type, quote_column_name
+from runnel.names import quote_value
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from runnel.connect.files.open_files import AnyReader
+
+_GUESSES = ("long", "double", "date", "timestamp")
+_MAX_VALUES = 20
+_VALUES_PER_ODD_ONE = 100
+
+
+def find_odd_value_caveats(
+    con: "duckdb.DuckDBPyConnection",
+    reader: "AnyReader",
+    choices: Sequence[ColumnChoice],
+    files: Mapping[str, LocalFile],
+    ignored_names: Collection[str] = (),
+) -> list[Caveat]:
+    """Return a caveat about each column whose type is text because of at most 1 % of its values, and at most 20."""
+    caveats = []
+    for choice in choices:
+        is_guessed_text = isinstance(choice.conversions[0].kind, StringType) and "long" in choice.file_column.guesses
+        if not is_guessed_text or choice.name in ignored_names:
+            continue
+        conversion, odd_count = _find_likely_conversion(con, reader, choice)
+        if conversion is not None:
+            odd_choice = replace(choice, conversions=(conversion,))
+            caveats.append(_describe_odd_values(con, reader, odd_choice, odd_count, files))
+    return caveats
+
+
+def _find_likely_conversion(
+    con: "duckdb.DuckDBPyConnection", reader: "AnyReader", choice: ColumnChoice
+) -> tuple[ColumnConversion | None, int]:
+    """Return the conversion that fits nearly all values of a column, if one does, and how many it does not fit.
+
+    The other values would not be guessed otherwise, such as ids with leading zeros.
+    """
+    column = choice.file_column
+    guesses = [guess_conversion(column.sql_name, guess, column.text_format) for guess in _GUESSES]
+    conversions = [build_conversion(column.sql_name, guess.kind, column.text_format) for guess in guesses]
+    counts = [
+        f"count_if({conversion.bad_sql})" if conversion is not None and conversion.bad_sql else "0"
+        for pair in zip(guesses, conversions, strict=True)
+        for conversion in pair
+    ]
+    value_count = f"count(nullif({column.sql_name}, ''))"
+    [(total, *bad_counts)] = con.execute(
+        f"SELECT {value_count}, {', '.join(counts)} FROM ({reader.build_select()})"
+    ).fetchall()
+    reader.pop_rejected()
+    candidates = [
+        (odd_count, conversion)
+        for conversion, guess_count, odd_count in zip(conversions, bad_counts[::2], bad_counts[1::2], strict=True)
+        if guess_count == odd_count and 0 < odd_count <= min(_MAX_VALUES, total // _VALUES_PER_ODD_ONE)
+    ]
+    odd_count, likely_conversion = min(candidates, key=lambda candidate: candidate[0], default=(0, None))
+    return likely_conversion, odd_count
+
+
+def _describe_odd_values(
+    con: "duckdb.DuckDBPyConnection",
+    reader: "AnyReader",
+    choice: ColumnChoice,
+    odd_count: int,
+    files: Mapping[str, LocalFile],
+) -> Caveat:
+    example = list_examples(con, reader, InferredTypes((choice,), odd_count), files)[0]
+    more = f" and {plural(odd_count - 1, 'more value')}" if odd_count > 1 else ""
+    what = f"`{choice.name}` is string because of {quote_value(example.value)} ({example.position}){more}:"
+    declared = f"{quote_column_name(choice.name)} {describe_type(choice.conversions[0].kind)}"
+    rows = "the row" if odd_count == 1 else "the rows"
+    return Caveat(
+        f'{what} --schema "{escape_text(declared)}" --on-bad drop leaves {rows} out',
+        f'{what} {declared} in schema= of rn.files and on_bad="quarantine" in rn.source set {rows} aside',
+    )

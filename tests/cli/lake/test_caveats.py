@@ -101,7 +101,7 @@ def test_dates_in_two_formats(cli: Run, tmp_path: Path) -> None:
     """The format that was named is right for one column; no option is right for both."""
     (tmp_path / "a.csv").write_text("day,due\n31.12.2025,12/31/2025\n")
     done = cli("schema", "a.csv", "--date-format", "dd.MM.yyyy")
-    assert (done.out, done.err) == ('schema="day date, due string"\n', "")
+    assert (done.out, done.err) == ('date_format="dd.MM.yyyy", schema="day date, due string"\n', "")
 
 
 NULLS = {

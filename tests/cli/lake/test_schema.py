@@ -31,7 +31,36 @@ SCHEMAS = {
     "epoch": ("a.csv", b"at\n1767261600\n", ("--timestamp-format", "epoch"), "at long"),
     "lines before the header": ("a.csv", b"report\n\nid,v\n1,2\n", ("--skip", "2"), "id long, v long"),
     "blanks": ("a.csv", b"id , v\n 1, 2 \n", ("--trim",), "id long, v long"),
+    "nulls and quotes": (
+        "a.csv",
+        b"id,v\n1,NA\n,'x,y'\n",
+        ("--null", "", "--null", "NA", "--quote", "'", "--no-multiline"),
+        "id long, v string",
+    ),
+    "a format that the name does not show": ("a.dat", b"v\n1\nNA\n", ("--format", "csv", "--null", "NA"), "v long"),
     "JSON lines": ("a.jsonl", b'{"id": 1, "wind": {"dir": "n", "km/h": [1.5]}}\n', (), None),
+}
+
+
+KEYWORDS = {
+    ("--delimiter", ";"): ['delimiter=";"'],
+    ("--delimiter", "\\t"): ['delimiter="\\t"'],
+    ("--encoding", "cp1252"): ['encoding="cp1252"'],
+    ("--encoding", "utf-16"): ['encoding="utf-16"'],
+    ("--delimiter", ";", "--decimal", ","): ['delimiter=";"', 'decimal=","'],
+    ("--date-format", "dd.MM.yyyy"): ['date_format="dd.MM.yyyy"'],
+    ("--delimiter", ";", "--decimal", ",", "--thousands", "."): ['delimiter=";"', 'decimal=","', 'thousands="."'],
+    ("--timestamp-format", "M/d/yyyy h:mm a"): ['timestamp_format="M/d/yyyy h:mm a"'],
+    ("--timezone", "Europe/Berlin"): ['timezone="Europe/Berlin"'],
+    ("--timestamp-format", "epoch"): ['timestamp_format="epoch"'],
+    ("--skip", "2"): ["skip=2"],
+    ("--trim",): ["trim=True"],
+    ("--null", "", "--null", "NA", "--quote", "'", "--no-multiline"): [
+        'null=["", "NA"]',
+        'quote="\'"',
+        "multiline=False",
+    ],
+    ("--format", "csv", "--null", "NA"): ['format="csv"', 'null="NA"'],
 }
 
 
@@ -40,7 +69,8 @@ def test_schema(cli: Run, tmp_path: Path, name: str, contents: bytes, options: t
     (tmp_path / name).write_bytes(contents)
     expected = expected or "id long, wind struct<dir: string, `km/h`: array<double>>"
     done = cli("schema", name, *options)
-    assert (done.out, done.err) == (f'schema="{expected}"\n', "")
+    keywords = ", ".join([*KEYWORDS.get(options, ()), f'schema="{expected}"'])
+    assert (done.out, done.err) == (f"{keywords}\n", "")
     answer = cli("schema", name, *options, "--json").json
     assert (answer["schema"], answer["files"], answer["bad"]) == (expected, 1, 0)
 
@@ -127,7 +157,7 @@ def test_errors_name_the_option(cli: Run, tmp_path: Path, contents: bytes, optio
 
 def test_one_column_that_looks_like_several(cli: Run, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("id;v\n1;x\n")
-    assert cli("schema", "a.csv", "--delimiter", ",").out == 'schema="`id;v` string"\n'
+    assert cli("schema", "a.csv", "--delimiter", ",").out == 'delimiter=",", schema="`id;v` string"\n'
 
 
 def test_bad_rows_do_not_count(cli: Run, tmp_path: Path) -> None:
@@ -141,7 +171,7 @@ def test_a_first_line_of_data_is_a_row(cli: Run, tmp_path: Path) -> None:
     done = cli("schema", "a.csv")
     assert done.out == 'header=False, schema="c1 long, c2 string, c3 date"\n'
     assert done.err == "the first line seems to be data: with --no-header, or header=False, it is a row\n"
-    assert cli("schema", "a.csv", "--no-header").out == 'schema="c1 long, c2 string, c3 date"\n'
+    assert cli("schema", "a.csv", "--no-header").out == 'header=False, schema="c1 long, c2 string, c3 date"\n'
     assert cli("schema", "a.csv", "--json").json["lacks_header"] is True
 
 
@@ -152,7 +182,8 @@ def test_utf_16_with_tabs_in_a_text_file(shop: Run, tmp_path: Path) -> None:
         done = shop(*command, "a.txt")
         assert done.code == 2
         assert 'fix: add --encoding utf-16 --format csv --delimiter "\\t"\n' in done.err
-    assert shop("schema", "a.txt", *flags).out == 'schema="id long, ort string"\n'
+    options = 'encoding="utf-16", format="csv", delimiter="\\t"'
+    assert shop("schema", "a.txt", *flags).out == f'{options}, schema="id long, ort string"\n'
 
 
 def test_utf_16_lines_in_a_text_file(cli: Run, tmp_path: Path) -> None:

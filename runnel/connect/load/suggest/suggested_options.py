@@ -5,6 +5,7 @@ from dataclasses import dataclass
 OptionValue = str | tuple[str, ...]
 Options = tuple[tuple[str, OptionValue], ...]
 
+_BOOLEANS = {"header": "False", "trim": "True", "multiline": "False"}
 _UNQUOTED_FLAGS = ("skip", "format", "encoding", "records", "row_tag")
 
 
@@ -62,7 +63,7 @@ class SuggestedOptions:
 
 
 def format_keywords(options: Options) -> str:
-    """Return options as `rn.files` takes them.
+    """Return options as `rn.files` takes them; a flag has the value that is not its default, whatever is given here.
 
     >>> format_keywords((("delimiter", ";"), ("header", "false"), ("null", ("", "NA"))))
     'delimiter=";", header=False, null=["", "NA"]'
@@ -90,8 +91,8 @@ def escape_text(text: str) -> str:
 
 
 def _format_keyword(name: str, value: OptionValue) -> str:
-    if name == "header":
-        return "header=False"
+    if name in _BOOLEANS:
+        return f"{name}={_BOOLEANS[name]}"
     if isinstance(value, tuple):
         texts = ", ".join(f'"{escape_text(text)}"' for text in value)
         return f"{name}=[{texts}]"

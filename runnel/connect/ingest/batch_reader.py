@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 import duckdb
 import pyarrow as pa
+from pyiceberg.types import StringType
 
 from runnel.connect.files.csv import CsvReader
 from runnel.connect.files.file_patterns import JSON, XML, LocalFile
@@ -230,7 +231,7 @@ class _BatchReader:
         )
         if self.combine_files:
             return batch
-        needs = warn_of_first_types(source, self.request) if self.schema is None else ()
+        needs = warn_of_first_types(source, self.request, inferred.choices) if self.schema is None else ()
         return replace(batch, warnings=(*warn_of_no_rows(self.request, batch), *needs))
 
     def _choose_shared_files(self) -> frozenset[str]:
@@ -279,11 +280,12 @@ def warn_of_no_rows(request: LoadRequest, batch: IngestBatch) -> tuple[str, ...]
     return (f"no row of {label} can be loaded{fix}",)
 
 
-def warn_of_first_types(source: Source, request: LoadRequest) -> tuple[str, ...]:
+def warn_of_first_types(source: Source, request: LoadRequest, choices: Sequence[ColumnChoice]) -> tuple[str, ...]:
     """Warn if types are inferred from files that could be read in a better way, or of which only users can tell."""
     if not isinstance(source.origin, Files) or not source.origin.infers_schema:
         return ()
-    suggested = suggest_options(request, request.files[0])
+    text_columns = [choice.name for choice in choices if isinstance(choice.conversions[0].kind, StringType)]
+    suggested = suggest_options(request, request.files[0], text_columns)
     return () if suggested.is_empty else (suggested.describe_for_source(request.files[0].name),)
 
 

@@ -67,7 +67,8 @@ def infer_file_schema(
         raise improved from error
     if request.format == CSV and csv.header and is_data_row([name for name, _ in inferred.columns]):
         return replace(infer_schema(replace(request, csv=replace(csv, header=False))), lacks_header=True)
-    return replace(inferred, suggested=suggest_options(request, files[0]))
+    text_columns = [name for name, kind in inferred.columns if kind == "string"]
+    return replace(inferred, suggested=suggest_options(request, files[0], text_columns))
 
 
 def infer_schema(request: LoadRequest) -> InferredSchema:

@@ -28,6 +28,22 @@ CAVEATS = {
         "`n` is string because of 'x' (line 153): --schema \"n double\" --on-bad drop leaves the row out; `day` is "
         "string because of '?' (line 152) and 1 more value: --schema \"day date\" --on-bad drop leaves the rows out",
     ),
+    "a text among numbers, beyond the first rows": (
+        b"id,qty\n" + b"1,2\n" * 400_000 + b"2,five\n3,4\n",
+        (),
+        "`qty` is string because of 'five' (line 400002): --schema \"qty long\" --on-bad drop leaves the row out",
+    ),
+    "a total of many rows": (
+        b"region,month,units\n" + b"North,2025-10,1\n" * 100_000 + b"Total,,100000\n",
+        (),
+        "the last line looks like a total, `Total,,100000`: "
+        '--schema "month string not null" --on-bad drop leaves it out',
+    ),
+    "a total of many rows that makes a column text": (
+        b"day,v\n" + b"2026-01-01,1\n" * 100_000 + b"Total,100000\n",
+        (),
+        'the last line looks like a total, `Total,100000`: --schema "day date" --on-bad drop leaves it out',
+    ),
     "a total": (
         TOTAL,
         (),

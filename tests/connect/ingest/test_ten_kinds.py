@@ -334,6 +334,17 @@ def test_bad_rows_that_no_option_helps(ods: Ingesting) -> None:
     )
 
 
+def test_a_column_that_is_declared_as_text(ods: Ingesting) -> None:
+    """Nothing is said of the text among its numbers."""
+    ods.source = replace(ods.source, origin=rn.files("data/*.csv", schema="id long, note string"))
+    ods.write("a.csv", "id,note\n" + "1,2\n" * 150 + "2,five\nx,1\n")
+    with pytest.raises(RunnelError) as raised:
+        ods.run()
+    assert raised.value.fix == (
+        'correct them, or load the good rows only: on_bad="drop" or on_bad="quarantine" in rn.source'
+    )
+
+
 def test_columns_that_parquet_files_lack(ods: Ingesting) -> None:
     ods.source = replace(
         ods.source,

@@ -116,7 +116,7 @@ class _UnitBatch:
         batch = _combine(settlement, written)
         if not self.combine_files:
             is_new = target.base is None or self.from_scratch
-            needs = warn_of_first_types(target.source, request) if is_new else ()
+            needs = warn_of_first_types(target.source, request, settlement.choices) if is_new else ()
             warnings = (*warn_of_no_rows(request, batch), *needs, *warnings)
         return self._add_unreadable(replace(batch, warnings=warnings), unreadable)
 

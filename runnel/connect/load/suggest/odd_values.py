@@ -1,6 +1,6 @@
 """Find columns that are text because of a few values: all others are numbers, dates or times."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -30,19 +30,25 @@ def find_odd_value_caveats(
     reader: "AnyReader",
     choices: Sequence[ColumnChoice],
     files: Mapping[str, LocalFile],
-    ignored_names: Collection[str] = (),
 ) -> list[Caveat]:
-    """Return a caveat about each column whose type is text because of at most 1 % of its values, and at most 20."""
+    """Return a caveat about each column of text that at most 1 % of its values, and at most 20, keep from a type."""
     caveats = []
     for choice in choices:
-        is_guessed_text = isinstance(choice.conversions[0].kind, StringType) and "long" in choice.file_column.guesses
-        if not is_guessed_text or choice.name in ignored_names:
-            continue
         conversion, odd_count = _find_likely_conversion(con, reader, choice)
         if conversion is not None:
             odd_choice = replace(choice, conversions=(conversion,))
             caveats.append(_describe_odd_values(con, reader, odd_choice, odd_count, files))
     return caveats
+
+
+def list_guessed(choices: Sequence[ColumnChoice]) -> list[ColumnChoice]:
+    """Return the columns whose types depend on their values."""
+    return [choice for choice in choices if choice.stored is None and "long" in choice.file_column.guesses]
+
+
+def is_text(choice: ColumnChoice) -> bool:
+    """Tell whether a column is text."""
+    return isinstance(choice.conversions[0].kind, StringType)
 
 
 def _find_likely_conversion(
@@ -83,7 +89,8 @@ def _describe_odd_values(
 ) -> Caveat:
     example = list_examples(con, reader, InferredTypes((choice,), odd_count), files)[0]
     more = f" and {plural(odd_count - 1, 'more value')}" if odd_count > 1 else ""
-    what = f"`{choice.name}` is string because of {quote_value(example.value)} ({example.position}){more}:"
+    place = example.position if len(files) == 1 else f"{example.file}, {example.position}"
+    what = f"`{choice.name}` is string because of {quote_value(example.value)} ({place}){more}:"
     declared = f"{quote_column_name(choice.name)} {describe_type(choice.conversions[0].kind)}"
     rows = "the row" if odd_count == 1 else "the rows"
     return Caveat(

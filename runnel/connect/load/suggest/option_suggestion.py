@@ -3,7 +3,7 @@
 Nothing is loaded with a suggested option: the user decides. All options that a file needs are suggested at once.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,10 +23,10 @@ from runnel.connect.load.suggest.null_texts import (
     list_frequent_texts,
     list_useful_texts,
 )
-from runnel.connect.load.suggest.odd_values import find_odd_value_caveats
+from runnel.connect.load.suggest.odd_values import find_odd_value_caveats, is_text, list_guessed
 from runnel.connect.load.suggest.suggested_options import Caveat, Options, SuggestedOptions, escape_text, format_flag
 from runnel.connect.load.suggest.table_layout import find_layout
-from runnel.connect.load.suggest.total_line import find_total_line
+from runnel.connect.load.suggest.total_line import find_total_after_sample, find_total_line
 from runnel.connect.load.suggest.value_formats import SuggestedFormats, find_dot_caveats, suggest_formats
 from runnel.connect.load.type_inference import InferredTypes, infer_types
 from runnel.errors import RunnelError, plural
@@ -40,15 +40,20 @@ if TYPE_CHECKING:
 
 _IMPROVED_CODES = ("BAD_ROWS", "ENCODING", "CSV", "COLUMN_MISSING", "UNREADABLE", "COLUMN_NAME", "COLUMNS_UNKNOWN")
 _TEXT_COLUMNS = {"line", "value"}
+_MAX_SEARCHED_BYTES = 256 << 20
 _MONTH_CAVEAT = "if the month comes first, exchange day and month"
 
 
-def suggest_options(request: LoadRequest, file: LocalFile) -> SuggestedOptions:
-    """Return the options that one of a request's files needs besides those of the request."""
+def suggest_options(request: LoadRequest, file: LocalFile, text_columns: Collection[str] = ()) -> SuggestedOptions:
+    """Return the options that one of a request's files needs besides those of the request.
+
+    `text_columns` are those that all rows of all files made text, if they were read: then files of a moderate size are
+    searched for the values that did it.
+    """
     try:
         with temp_dirs.create_scoped("sample") as folder:
             sample = take_sample(file, request.format, Path(folder))
-            return suggest_for_sample(request, sample) if sample is not None else SuggestedOptions()
+            return _suggest_for_sample(request, sample, text_columns) if sample is not None else SuggestedOptions()
     except Exception:  # whatever is wrong with the file: the error that the suggestion is for says it
         return SuggestedOptions()
 
@@ -120,9 +125,8 @@ _TEXT_FORMAT_FIELDS = {
 }
 
 
-def suggest_for_sample(request: LoadRequest, sample: FileSample) -> SuggestedOptions:
-    """Return the options that a file needs besides those of the request. Raises whatever is wrong with the file."""
-    file = sample.file
+def _suggest_for_sample(request: LoadRequest, sample: FileSample, text_columns: Collection[str]) -> SuggestedOptions:
+    file, all_files = sample.file, request.files
     request = replace(request, files=(file,))
     options: Options = ()
     encoding = detect_encoding(Path(file.path).read_bytes()) if request.format != XML else None  # XML names its own
@@ -137,7 +141,14 @@ def suggest_for_sample(request: LoadRequest, sample: FileSample) -> SuggestedOpt
             layout = find_layout(file, apply_options(request, options).csv, names, is_text=is_text)
             options += (("format", CSV), *layout) if is_text and layout else layout
     options += _suggest_rows(request, file)
-    return _suggest_values(request, options, sample)
+    suggested, late_choices = _suggest_values(request, options, sample, text_columns)
+    all_request = replace(apply_options(request, suggested.options), files=all_files)
+    if not late_choices or all_request.bytes > _MAX_SEARCHED_BYTES:
+        return suggested
+    with ScratchFiles() as scratch, connect_duckdb() as con:
+        reader = open_request(con, all_request, scratch)
+        late_caveats = find_odd_value_caveats(con, reader, late_choices, scratch.files_by_path)
+    return replace(suggested, caveats=(*suggested.caveats, *late_caveats))
 
 
 def _suggest_rows(request: LoadRequest, sample: LocalFile) -> Options:
@@ -151,14 +162,17 @@ def _suggest_rows(request: LoadRequest, sample: LocalFile) -> Options:
     return ()
 
 
-def _suggest_values(request: LoadRequest, options: Options, sample: FileSample) -> SuggestedOptions:
+def _suggest_values(
+    request: LoadRequest, options: Options, sample: FileSample, text_columns: Collection[str]
+) -> tuple[SuggestedOptions, list[ColumnChoice]]:
+    """Return the suggestion, and the columns that are text only because of rows beyond the sample."""
     with ScratchFiles() as scratch, connect_duckdb() as con:
         try:
             null_counts = _count_null_texts(con, apply_options(request, options), scratch)
             nulls = _format_nulls(list_frequent_texts(null_counts))
             formats = _suggest_formats(con, apply_options(request, (*options, *nulls)), scratch)
         except RunnelError:  # such as a column that the file lacks
-            return SuggestedOptions(options)
+            return SuggestedOptions(options), []
         changed_request = apply_options(request, (*options, *nulls, *formats.options))
         reader, inferred = _infer_types(con, changed_request, scratch)
         null_texts = list_useful_texts(null_counts, inferred.choices) if nulls else ()
@@ -171,15 +185,19 @@ def _suggest_values(request: LoadRequest, options: Options, sample: FileSample) 
         caveats = [Caveat(_MONTH_CAVEAT, _MONTH_CAVEAT)] if formats.is_ambiguous else []
         caveats += find_null_caveats(null_counts, null_texts, inferred.choices)
         caveats += find_dot_caveats(con, changed_request, reader, inferred.choices)
-        total = (
-            find_total_line(con, changed_request, scratch, inferred.choices, must_be_named=True)
-            if request.format == CSV and sample.is_complete and not request.schema
-            else None
-        )
+        total = None
+        if request.format == CSV and not request.schema and sample.is_complete:
+            total = find_total_line(con, changed_request, scratch, inferred.choices, must_be_named=True)
+        elif request.format == CSV and not request.schema and sample.last_line is not None:
+            total = find_total_after_sample(con, changed_request, reader, inferred.choices, sample.last_line)
         total_caveat = total.build_caveat() if total is not None else None
         total_names = total.deciding_names if total is not None else ()
-        caveats += find_odd_value_caveats(con, reader, inferred.choices, scratch.files_by_path, total_names)
-        return SuggestedOptions(options, inferred.dropped, tuple(caveats), schema, total_caveat)
+        settled_names = {*total_names, *(column.name for column in request.schema)}
+        guessed_choices = [choice for choice in list_guessed(inferred.choices) if choice.name not in settled_names]
+        text_choices = [choice for choice in guessed_choices if is_text(choice)]
+        caveats += find_odd_value_caveats(con, reader, text_choices, scratch.files_by_path)
+        late_choices = [choice for choice in guessed_choices if not is_text(choice) and choice.name in text_columns]
+        return SuggestedOptions(options, inferred.dropped, tuple(caveats), schema, total_caveat), late_choices
 
 
 def _count_null_texts(

@@ -110,6 +110,29 @@ def find_total_line(
     return replace(total, deciding_names=(required_name,), required_name=required_name) if required_name else total
 
 
+def find_total_after_sample(
+    con: "duckdb.DuckDBPyConnection",
+    request: LoadRequest,
+    reader: "AnyReader",
+    choices: Sequence[ColumnChoice],
+    last_line: bytes,
+) -> TotalLine | None:
+    """Return the last line of a file if it is a total; `reader` and `choices` are of the first lines of the file."""
+    delimiter, encoding = choose_delimiter(request.files[0], request.csv), request.csv.encoding
+    if len(delimiter) > 1 or encoding.lower().startswith(("utf-16", "utf_16", "utf-32", "utf_32")):
+        return None
+    text = last_line.decode(encoding, errors="surrogateescape").strip("\r")
+    values = next(csv.reader([text], delimiter=delimiter), [])
+    if not _is_total(values):
+        return None
+    columns = tuple((choice.name, describe_type(choice.conversions[0].kind)) for choice in choices)
+    [label_name, *_] = [choice.name for choice, value in zip(choices, values, strict=False) if value.strip()] or [""]
+    if any(choice.name == label_name and not _is_text(choice) for choice in choices):
+        return TotalLine(text, columns, deciding_names=(label_name,))
+    required_name = _find_filled_column(con, reader, choices, values)
+    return TotalLine(text, columns, (required_name,) if required_name else (), required_name)
+
+
 def _is_text(choice: ColumnChoice) -> bool:
     return isinstance(choice.conversions[0].kind, StringType)
 

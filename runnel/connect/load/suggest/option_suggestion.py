@@ -4,7 +4,7 @@ Nothing is loaded with a suggested option: the user decides. All options that a 
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,7 +26,7 @@ from runnel.connect.load.suggest.null_texts import (
 from runnel.connect.load.suggest.odd_values import find_odd_value_caveats, is_text, list_guessed
 from runnel.connect.load.suggest.suggested_options import Caveat, Options, SuggestedOptions, escape_text, format_flag
 from runnel.connect.load.suggest.table_layout import find_layout
-from runnel.connect.load.suggest.total_line import find_total_after_sample, find_total_line
+from runnel.connect.load.suggest.total_line import TotalLine, find_total_after_sample, find_total_line
 from runnel.connect.load.suggest.value_formats import SuggestedFormats, find_dot_caveats, suggest_formats
 from runnel.connect.load.type_inference import InferredTypes, infer_types
 from runnel.errors import RunnelError, plural
@@ -182,22 +182,52 @@ def _suggest_values(
             reader, inferred = _infer_types(con, changed_request, scratch)
         is_new_csv = ("format", CSV) in options and not request.schema
         schema = format_schema(inferred.choices) if is_new_csv else None
-        caveats = [Caveat(_MONTH_CAVEAT, _MONTH_CAVEAT)] if formats.is_ambiguous else []
-        caveats += find_null_caveats(null_counts, null_texts, inferred.choices)
-        caveats += find_dot_caveats(con, changed_request, reader, inferred.choices)
-        total = None
-        if request.format == CSV and not request.schema and sample.is_complete:
-            total = find_total_line(con, changed_request, scratch, inferred.choices, must_be_named=True)
-        elif request.format == CSV and not request.schema and sample.last_line is not None:
-            total = find_total_after_sample(con, changed_request, reader, inferred.choices, sample.last_line)
-        total_caveat = total.build_caveat() if total is not None else None
-        total_names = total.deciding_names if total is not None else ()
-        settled_names = {*total_names, *(column.name for column in request.schema)}
-        guessed_choices = [choice for choice in list_guessed(inferred.choices) if choice.name not in settled_names]
+        month_caveats = (Caveat(_MONTH_CAVEAT, _MONTH_CAVEAT),) if formats.is_ambiguous else ()
+        null_caveats = find_null_caveats(null_counts, null_texts, inferred.choices)
+        reading = _SampleReading(con, scratch, changed_request, reader, inferred.choices)
+        total = reading.find_total(sample)
+        guessed_choices = reading.list_guessed_choices(total)
+        return SuggestedOptions(
+            options,
+            inferred.dropped,
+            (*month_caveats, *null_caveats, *reading.find_caveats(guessed_choices)),
+            schema,
+            total.build_caveat() if total is not None else None,
+        ), [choice for choice in guessed_choices if not is_text(choice) and choice.name in text_columns]
+
+
+@dataclass(frozen=True)
+class _SampleReading:
+    """A sample that was read with all suggested options."""
+
+    con: "duckdb.DuckDBPyConnection"
+    scratch: ScratchFiles
+    request: LoadRequest
+    reader: "AnyReader"
+    choices: tuple[ColumnChoice, ...]
+
+    def find_total(self, sample: FileSample) -> TotalLine | None:
+        """Return a total in the last line of the file, if its columns are not declared."""
+        if self.request.format != CSV or self.request.schema:
+            return None
+        if sample.is_complete:
+            return find_total_line(self.con, self.request, self.scratch, self.choices, must_be_named=True)
+        if sample.last_line is None:
+            return None
+        return find_total_after_sample(self.con, self.request, self.reader, self.choices, sample.last_line)
+
+    def list_guessed_choices(self, total: TotalLine | None) -> list[ColumnChoice]:
+        """Return the columns whose types depend on rows, and not only on whether the last line is one."""
+        declared_names = [column.name for column in self.request.schema]
+        settled_names = {*declared_names, *(total.deciding_names if total is not None else ())}
+        return [choice for choice in list_guessed(self.choices) if choice.name not in settled_names]
+
+    def find_caveats(self, guessed_choices: Sequence[ColumnChoice]) -> list[Caveat]:
         text_choices = [choice for choice in guessed_choices if is_text(choice)]
-        caveats += find_odd_value_caveats(con, reader, text_choices, scratch.files_by_path)
-        late_choices = [choice for choice in guessed_choices if not is_text(choice) and choice.name in text_columns]
-        return SuggestedOptions(options, inferred.dropped, tuple(caveats), schema, total_caveat), late_choices
+        return [
+            *find_dot_caveats(self.con, self.request, self.reader, self.choices),
+            *find_odd_value_caveats(self.con, self.reader, text_choices, self.scratch.files_by_path),
+        ]
 
 
 def _count_null_texts(

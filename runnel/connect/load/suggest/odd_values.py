@@ -32,11 +32,19 @@ def find_odd_value_caveats(
     files: Mapping[str, LocalFile],
 ) -> list[Caveat]:
     """Return a caveat about each column of text that at most 1 % of its values, and at most 20, keep from a type."""
+    candidates = [_Candidate(choice) for choice in choices]
+    if not candidates:
+        return []
+    expressions = [expression for candidate in candidates for expression in candidate.count_expressions]
+    [counts] = con.execute(f"SELECT {', '.join(expressions)} FROM ({reader.build_select()})").fetchall()
+    reader.pop_rejected()
+    width = len(candidates[0].count_expressions)
     caveats = []
-    for choice in choices:
-        conversion, odd_count = _find_likely_conversion(con, reader, choice)
+    for position, candidate in enumerate(candidates):
+        column_counts = counts[position * width : (position + 1) * width]
+        conversion, odd_count = candidate.find_likely_conversion(column_counts)
         if conversion is not None:
-            odd_choice = replace(choice, conversions=(conversion,))
+            odd_choice = replace(candidate.choice, conversions=(conversion,))
             caveats.append(_describe_odd_values(con, reader, odd_choice, odd_count, files))
     return caveats
 
@@ -51,33 +59,39 @@ def is_text(choice: ColumnChoice) -> bool:
     return isinstance(choice.conversions[0].kind, StringType)
 
 
-def _find_likely_conversion(
-    con: "duckdb.DuckDBPyConnection", reader: "AnyReader", choice: ColumnChoice
-) -> tuple[ColumnConversion | None, int]:
-    """Return the conversion that fits nearly all values of a column, if one does, and how many it does not fit.
+class _Candidate:
+    """A column of text, and the conversions that may fit nearly all of its values."""
 
-    The other values would not be guessed otherwise, such as ids with leading zeros.
-    """
-    column = choice.file_column
-    guesses = [guess_conversion(column.sql_name, guess, column.text_format) for guess in _GUESSES]
-    conversions = [build_conversion(column.sql_name, guess.kind, column.text_format) for guess in guesses]
-    counts = [
-        f"count_if({conversion.bad_sql})" if conversion is not None and conversion.bad_sql else "0"
-        for pair in zip(guesses, conversions, strict=True)
-        for conversion in pair
-    ]
-    value_count = f"count(nullif({column.sql_name}, ''))"
-    [(total, *bad_counts)] = con.execute(
-        f"SELECT {value_count}, {', '.join(counts)} FROM ({reader.build_select()})"
-    ).fetchall()
-    reader.pop_rejected()
-    candidates = [
-        (odd_count, conversion)
-        for conversion, guess_count, odd_count in zip(conversions, bad_counts[::2], bad_counts[1::2], strict=True)
-        if guess_count == odd_count and 0 < odd_count <= min(_MAX_VALUES, total // _VALUES_PER_ODD_ONE)
-    ]
-    odd_count, likely_conversion = min(candidates, key=lambda candidate: candidate[0], default=(0, None))
-    return likely_conversion, odd_count
+    def __init__(self, choice: ColumnChoice) -> None:
+        self.choice = choice
+        column = choice.file_column
+        guesses = [guess_conversion(column.sql_name, guess, column.text_format) for guess in _GUESSES]
+        self.conversions = [build_conversion(column.sql_name, guess.kind, column.text_format) for guess in guesses]
+        self.count_expressions = [
+            f"count(nullif({column.sql_name}, ''))",
+            *(
+                f"count_if({conversion.bad_sql})" if conversion is not None and conversion.bad_sql else "0"
+                for pair in zip(guesses, self.conversions, strict=True)
+                for conversion in pair
+            ),
+        ]
+
+    def find_likely_conversion(self, counts: Sequence[int]) -> tuple[ColumnConversion | None, int]:
+        """Return the conversion that fits nearly all values, if one does, and how many it does not fit.
+
+        `counts` are those of the expressions. The other values would be guessed as the same type, which is not so for
+        ids with leading zeros.
+        """
+        total, *bad_counts = counts
+        fitting = [
+            (odd_count, conversion)
+            for conversion, guess_count, odd_count in zip(
+                self.conversions, bad_counts[::2], bad_counts[1::2], strict=True
+            )
+            if guess_count == odd_count and 0 < odd_count <= min(_MAX_VALUES, total // _VALUES_PER_ODD_ONE)
+        ]
+        odd_count, likely_conversion = min(fitting, key=lambda candidate: candidate[0], default=(0, None))
+        return likely_conversion, odd_count
 
 
 def _describe_odd_values(

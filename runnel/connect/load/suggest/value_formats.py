@@ -128,15 +128,16 @@ def find_dot_caveats(
     if request.format != CSV or request.csv.delimiter != ";" or not is_read_with_dots:
         return []
     numbers = [choice for choice in choices if isinstance(choice.conversions[0].kind, _NUMBERS)]
-    names = []
-    for choice in numbers:
-        text = choice.file_column.sql_name
-        grouped = rf"regexp_full_match({text}, '[-+]?[1-9]\d{{0,2}}(\.\d{{3}})+')"
-        fits = rf"({grouped} OR regexp_full_match({text}, '[-+]?\d{{0,3}}'))"
-        counts = f"count(DISTINCT {text}) FILTER (WHERE {grouped}), coalesce(bool_and({fits}), false)"
-        [(distinct_count, all_fit)] = con.execute(f"SELECT {counts} FROM ({reader.build_select()})").fetchall()
-        reader.pop_rejected()
-        names += [choice.name] if all_fit and distinct_count >= _LEAST_DOTTED_VALUES else []
+    if not numbers:
+        return []
+    counts = [expression for choice in numbers for expression in _build_dot_expressions(choice.file_column.sql_name)]
+    [facts] = con.execute(f"SELECT {', '.join(counts)} FROM ({reader.build_select()})").fetchall()
+    reader.pop_rejected()
+    names = [
+        choice.name
+        for choice, distinct_count, all_fit in zip(numbers, facts[::2], facts[1::2], strict=True)
+        if all_fit and distinct_count >= _LEAST_DOTTED_VALUES
+    ]
     if not names:
         return []
     condition = f"if the dots of {join_names(names)} separate thousands,"
@@ -146,6 +147,13 @@ def find_dot_caveats(
             f'{condition} add decimal=",", thousands="." to rn.files',
         )
     ]
+
+
+def _build_dot_expressions(text: str) -> tuple[str, str]:
+    """Return SQL of how many different values have dots as between thousands, and of whether all may have them."""
+    grouped = rf"regexp_full_match({text}, '[-+]?[1-9]\d{{0,2}}(\.\d{{3}})+')"
+    fits = rf"({grouped} OR regexp_full_match({text}, '[-+]?\d{{0,3}}'))"
+    return f"count(DISTINCT {text}) FILTER (WHERE {grouped})", f"coalesce(bool_and({fits}), false)"
 
 
 def _suggest_patterns(

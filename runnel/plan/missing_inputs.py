@@ -59,5 +59,6 @@ def describe_no_files(source: Source, changes: SourceChanges) -> Mistake:
         return Mistake("SOURCE_NO_FILES", what, at=str(source.place), fix="run again when its writer has finished")
     detail = problem if glob and glob in problem else f"no file matches {glob}" + (f" ({problem})" if problem else "")
     fix = "put a file there, or correct the glob, which is relative to the project's folder; "
-    fix += "if there may be no file yet, rn.files(..., may_be_empty=True) creates a table without rows"
+    schema = ', schema="order_id long, day date") with your columns' if source.origin.schema is None else ")"
+    fix += f"if there may be no file yet, rn.files(..., may_be_empty=True{schema} creates a table without rows"
     return Mistake("SOURCE_NO_FILES", f"{source.table} has nothing to read: {detail}", at=str(source.place), fix=fix)

@@ -147,7 +147,8 @@ def test_a_source_without_files():
         "SOURCE_NO_FILES: ods.orders has nothing to read: no file matches data/orders/*.csv\n"
         "  at flows/shop.py:3\n"
         "  fix: put a file there, or correct the glob, which is relative to the project's folder; "
-        "if there may be no file yet, rn.files(..., may_be_empty=True) creates a table without rows"
+        'if there may be no file yet, rn.files(..., may_be_empty=True, schema="order_id long, day date") '
+        "with your columns creates a table without rows"
     )
 
 

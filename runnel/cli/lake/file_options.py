@@ -12,14 +12,25 @@ from runnel.errors import Mistake
 
 if TYPE_CHECKING:
     from runnel.connect.files.format_reader import CsvOptions, DocumentOptions
+    from runnel.connect.load.suggest.suggested_options import Options
 
 F = TypeVar("F", bound=Callable[..., None])
+_KEYWORDS = (
+    *("encoding", "format", "delimiter", "skip", "header", "null", "quote", "trim", "decimal", "thousands"),
+    *("date_format", "timestamp_format", "timezone", "multiline", "records", "row_tag"),
+)
 _CHECKED_LIKE_FILES = ("skip", "trim", "decimal", "thousands", "date_format", "timestamp_format", "timezone")
 _OPTIONS = (
     click.option("--format", type=click.Choice(FORMATS), default=None, help="File format; by default from the name."),
     click.option("--delimiter", default=None, help="CSV: column separator; by default from the file's extension."),
     click.option("--no-header", is_flag=True, help="CSV: the first line is data."),
-    click.option("--null", default="", metavar="TEXT", help="CSV: text that means null; empty by default."),
+    click.option(
+        "--null",
+        multiple=True,
+        default=("",),
+        metavar="TEXT",
+        help="CSV: text that means null, several times for several; empty by default.",
+    ),
     click.option("--quote", default='"', show_default=True, help="CSV: quote character."),
     click.option("--skip", type=int, default=None, metavar="N", help="CSV: lines before the header to ignore."),
     click.option("--trim", is_flag=True, help="CSV: remove blanks around values and column names."),
@@ -76,6 +87,23 @@ def read_file_formats(
     document = build_document_options(pairs)
     encoding = values["encoding"]
     return csv, replace(document, records=values["records"], row_tag=values["row_tag"], encoding=encoding)
+
+
+def list_used_options(values: Mapping[str, Any], csv: "CsvOptions") -> "Options":
+    """Return the options of `rn.files` that a command was given, in the order in which suggestions have them."""
+    flags = {"header": values["no_header"], "trim": values["trim"], "multiline": values["no_multiline"]}
+    texts = {
+        "encoding": values["encoding"] if values["encoding"] != "utf-8" else None,
+        "delimiter": csv.delimiter,
+        "null": None if csv.nulls == ("",) else csv.nulls if len(csv.nulls) > 1 else csv.nulls[0],
+        "quote": values["quote"] if values["quote"] != '"' else None,
+    }
+    used = {**values, **texts, **{name: "" if is_set else None for name, is_set in flags.items()}}
+    return tuple(
+        (name, used[name] if isinstance(used[name], tuple) else str(used[name]))
+        for name in _KEYWORDS
+        if used[name] is not None
+    )
 
 
 def _raise_mistake(_name: str, mistake: Mistake) -> None:

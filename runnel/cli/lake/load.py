@@ -1,5 +1,7 @@
 """`runnel load`."""
 
+import shlex
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -8,7 +10,8 @@ from runnel.cli.flow.sinks import deliver_after_command
 from runnel.cli.lake.file_options import file_options, read_file_formats
 from runnel.cli.output import command, format_count, format_size, open_lake, print_json
 from runnel.cli.progress import show_progress
-from runnel.names import TableName
+from runnel.errors import Mistake
+from runnel.names import TableName, quote_value
 
 if TYPE_CHECKING:
     from runnel.connect.load.load import LoadResult
@@ -69,6 +72,7 @@ def load(
     from runnel.connect.load.load import LoadOptions
     from runnel.project.execution.load import load as load_files
 
+    _check_order(table, files)
     csv, document = read_file_formats("runnel load", files, options)
     load_options = LoadOptions(
         branch=branch,
@@ -99,6 +103,21 @@ def load(
         print_json({**summary, **place, "sinks": [delivery.json() for delivery in deliveries]})
 
 
+def _check_order(table: str, files: tuple[str, ...]) -> None:
+    """Raise if a file stands where the table belongs, and a table where its files belong."""
+    if len(files) == 1 and Path(table).exists() and not Path(files[0]).exists() and _is_table_name(files[0]):
+        what = f"{quote_value(table)} is a file, not a table name: the table comes first, then its files"
+        raise Mistake("NAME_TABLE", what, fix=f"runnel load {files[0]} {shlex.quote(table)}")
+
+
+def _is_table_name(text: str) -> bool:
+    try:
+        TableName.parse(text)
+    except Mistake:
+        return False
+    return True
+
+
 def _show_result(table: str, result: "LoadResult") -> None:
     word = "created" if result.created else "loaded"
     commit_text = f"commit {result.commit.id[:8]}" if result.commit else "nothing new, no commit"
@@ -110,9 +129,9 @@ def _show_result(table: str, result: "LoadResult") -> None:
         click.echo(f"files were read {result.place.describe()}")
     if result.new_columns:
         click.echo(f"new columns: {', '.join(result.new_columns)}")
-    if result.suggested.options and result.commit:
+    if not result.suggested.is_empty and result.commit:
         undo = f"`runnel revert {result.commit.id[:8]}` undoes the load; then load it again with them"
-        click.echo(f"the file seems to need {result.suggested.as_flags}: {undo}", err=True)
+        click.echo(f"{result.suggested.describe_for_command()}: {undo}", err=True)
     if result.dropped:
         click.echo(f"dropped {format_count(result.dropped, 'bad row')}", err=True)
 

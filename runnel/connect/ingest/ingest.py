@@ -77,5 +77,5 @@ def ingest_source(
     from runnel.connect.ingest.ingest_files import ingest_files
     from runnel.connect.ingest.source_errors import describe_source_errors
 
-    with describe_source_errors(target.source):
+    with describe_source_errors(target.source, has_table=target.base is not None):
         return ingest_files(target, root, file_changes, load_processed_files)

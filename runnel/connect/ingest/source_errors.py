@@ -32,8 +32,8 @@ _FILE_OPTION = re.compile(
 
 
 @contextmanager
-def describe_source_errors(source: Source) -> Iterator[None]:
-    """Turn errors of a load into errors of a source.
+def describe_source_errors(source: Source, *, has_table: bool = True) -> Iterator[None]:
+    """Turn errors of a load into errors of a source; `has_table` tells whether an earlier run settled the types.
 
     A problem in a file fails the run; it is not a mistake in the declaration.
     """
@@ -44,14 +44,16 @@ def describe_source_errors(source: Source) -> Iterator[None]:
             raise
         code = error.code.replace("LOAD_", "SOURCE_", 1)
         if error.code in _DECLARATION_CODES:
-            raise Mistake(code, error.what, at=str(source.place), fix=_translate_fix(error.fix)) from error
-        fix = _translate_fix(error.fix)
-        if error.code == "LOAD_BAD_ROWS" and isinstance(source.origin, Files) and source.origin.infers_schema:
+            raise Mistake(code, error.what, at=str(source.place), fix=translate_fix(error.fix)) from error
+        fix = translate_fix(error.fix)
+        infers_schema = isinstance(source.origin, Files) and source.origin.infers_schema
+        if error.code == "LOAD_BAD_ROWS" and infers_schema and has_table:
             fix = f"{fix}; {_DECLARE_TYPES}"
         raise RunnelError(code, error.what, at=error.at, fix=fix) from error
 
 
-def _translate_fix(fix: str | None) -> str | None:
+def translate_fix(fix: str | None) -> str | None:
+    """Return a fix with the options of commands as `rn.files` and `rn.source` take them."""
     fix = _FILE_OPTION.sub(r'\1="\2\3"', fix) if fix else fix
     fix = (
         re.sub(r'" (?=\w+=")', '", ', fix.replace("date-format=", "date_format=").replace("row-tag=", "row_tag="))

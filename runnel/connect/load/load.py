@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
+from pyiceberg.types import StringType
 from sqlalchemy.engine import Connection
 
 from runnel.connect.files.csv import check_options
@@ -17,7 +18,8 @@ from runnel.connect.files.format_reader import CsvOptions, DocumentOptions
 from runnel.connect.files.load_request import LoadRequest
 from runnel.connect.load import register_parquet
 from runnel.connect.load.file_loader import PreparedLoad, prepare_load
-from runnel.connect.load.suggest.option_suggestion import SuggestedOptions, add_suggestion, suggest_options
+from runnel.connect.load.suggest.option_suggestion import add_suggestion, suggest_options
+from runnel.connect.load.suggest.suggested_options import SuggestedOptions
 from runnel.declare.model.column_types import parse_columns
 from runnel.errors import Mistake, RunnelError, VersionConflict, plural
 from runnel.lake.history.branches import get_branch as known_branch
@@ -198,11 +200,17 @@ def _load_once(store: "Store", request: LoadRequest, message: str | None, pin: s
         created=base is None,
         new_columns=prepared.new_columns,
         dropped=prepared.dropped,
-        suggested=suggest_options(request, request.files[0])
+        suggested=_suggest_options(store, request, prepared)
         if base is None and not request.schema
         else SuggestedOptions(),
         place=prepared.place,
     )
+
+
+def _suggest_options(store: "Store", request: LoadRequest, prepared: PreparedLoad) -> SuggestedOptions:
+    fields = table_metadata.load_metadata(store, prepared.location).schema().fields
+    text_columns = [field.name for field in fields if isinstance(field.field_type, StringType)]
+    return suggest_options(request, request.files[0], text_columns)
 
 
 def _prepare_load(store: "Store", request: LoadRequest, base: str | None, reading: "_Reading") -> PreparedLoad:

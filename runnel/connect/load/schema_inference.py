@@ -15,7 +15,8 @@ from runnel.connect.files.open_files import describe_unreadable
 from runnel.connect.files.scratch_files import ScratchFiles
 from runnel.connect.load.column_matching import match_columns
 from runnel.connect.load.file_loader import open_request
-from runnel.connect.load.suggest.option_suggestion import SuggestedOptions, add_suggestion, suggest_options
+from runnel.connect.load.suggest.option_suggestion import add_suggestion, suggest_options
+from runnel.connect.load.suggest.suggested_options import SuggestedOptions
 from runnel.connect.load.suggest.table_layout import is_data_row
 from runnel.connect.load.type_inference import InferredTypes, describe_bad_rows, infer_types
 from runnel.errors import Mistake, RunnelError
@@ -66,7 +67,8 @@ def infer_file_schema(
         raise improved from error
     if request.format == CSV and csv.header and is_data_row([name for name, _ in inferred.columns]):
         return replace(infer_schema(replace(request, csv=replace(csv, header=False))), lacks_header=True)
-    return replace(inferred, suggested=suggest_options(request, files[0]))
+    text_columns = [name for name, kind in inferred.columns if kind == "string"]
+    return replace(inferred, suggested=suggest_options(request, files[0], text_columns))
 
 
 def infer_schema(request: LoadRequest) -> InferredSchema:

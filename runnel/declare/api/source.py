@@ -174,7 +174,7 @@ def _suggest_schema(registry: Registry, files: Files) -> str:
     """Return the fix for files without a schema: the schema of the user's own file if it can be read."""
     suggestion = registry.suggest_schema(files) if registry.suggest_schema is not None else None
     if suggestion is not None:
-        return f"add {suggestion}"
+        return suggestion
     example = f'rn.files("{files.glob}", schema="order_id long, day date, amount decimal(12,2)")'
     return (
         f'{example}; `runnel schema FILE` prints the schema of a file, and schema="infer" settles it in the first run'

@@ -77,6 +77,7 @@ def _read_files(run_context: "RunContext", step: "PlanStep", file_changes: "File
         warnings=(
             *build_row_warnings(ingested),
             *_describe_unread_files(ingested.unread_reasons, bool(ingested.quarantine)),
+            *ingested.warnings,
             *filter(None, [describe_unfinished_files(ingested.unfinished)]),
         ),
         place=ingested.place if step.place is not None else None,

@@ -73,3 +73,53 @@ def test_an_empty_first_file(cli: Run, declare: Run, tmp_path: Path) -> None:
     refused = cli("run")
     assert refused.code == 1
     assert "SOURCE_NO_COLUMNS" in refused.err
+
+
+FIRST_RUNS = {
+    "dates": (
+        b"id,day\n1,03/04/2025\n",
+        'data/a.csv seems to need date_format="dd/MM/yyyy" in rn.files; '
+        "if the month comes first, exchange day and month",
+    ),
+    "a text among numbers": (
+        b"id,qty\n" + b"1,2\n" * 150 + b"2,five\n",
+        "`qty` is string because of 'five' (line 152): "
+        'qty long in schema= of rn.files and on_bad="quarantine" in rn.source set the row aside',
+    ),
+    "a total": (
+        b"region,month,units\nNorth,2025-10,1\nSouth,2025-11,2\nTotal,,3\n",
+        "the last line looks like a total, `Total,,3`: "
+        'schema="region string, month string not null, units long" in rn.files with on_bad="drop" in rn.source '
+        "leaves it out",
+    ),
+}
+
+
+@pytest.mark.parametrize(("contents", "warning"), FIRST_RUNS.values(), ids=FIRST_RUNS)
+def test_the_first_run_warns_of_what_the_files_seem_to_need(
+    cli: Run, declare: Run, tmp_path: Path, contents: bytes, warning: str
+) -> None:
+    declare("csv", "")
+    (tmp_path / "data" / "a.csv").write_bytes(contents)
+    assert f"warning: ods.x: {warning}\n" in cli("run").err
+    (tmp_path / "data" / "b.csv").write_bytes(contents)
+    assert "warning" not in cli("run").err
+
+
+def test_bad_rows_in_the_first_run(cli: Run, declare: Run, tmp_path: Path) -> None:
+    """No run has settled the types yet."""
+    declare("csv", "")
+    (tmp_path / "data" / "a.csv").write_text("id,v\n1,2\n3\n4,5\n6,7\n")
+    refused = cli("run")
+    assert "data/a.csv, line 3: expected 2 columns, found 1" in refused.err
+    assert 'on_bad="drop" or on_bad="quarantine" in rn.source\n' in refused.err
+
+
+def test_no_file_yet(cli: Run, declare: Run, tmp_path: Path) -> None:
+    """The fix names the schema, too, without which `may_be_empty` is refused."""
+    declare("csv", "")
+    options = 'may_be_empty=True, schema="order_id long, day date"'
+    assert f"rn.files(..., {options}) with your columns creates a table without rows" in cli("run").err
+    flow = tmp_path / "flows" / "a.py"
+    flow.write_text(flow.read_text().replace('schema="infer"', options))
+    assert cli("run").code == 0

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from tests.cli.lake.odd_files import DOTS, TOTAL
+
 Run = Callable[..., Any]
 
 SCHEMAS = {
@@ -24,11 +26,41 @@ SCHEMAS = {
         "n long, v double",
     ),
     "12 hours": ("a.csv", b"at\n1/2/2026 3:04 PM\n", ("--timestamp-format", "M/d/yyyy h:mm a"), "at timestamp"),
+    "delimiters at the end of rows": ("a.csv", b"id;v\n1;x1;\n2;x2;\n", ("--delimiter", ";"), "id long, v string"),
     "local times": ("a.csv", b"at\n2026-01-02 10:00\n", ("--timezone", "Europe/Berlin"), "at timestamp"),
     "epoch": ("a.csv", b"at\n1767261600\n", ("--timestamp-format", "epoch"), "at long"),
     "lines before the header": ("a.csv", b"report\n\nid,v\n1,2\n", ("--skip", "2"), "id long, v long"),
     "blanks": ("a.csv", b"id , v\n 1, 2 \n", ("--trim",), "id long, v long"),
+    "nulls and quotes": (
+        "a.csv",
+        b"id,v\n1,NA\n,'x,y'\n",
+        ("--null", "", "--null", "NA", "--quote", "'", "--no-multiline"),
+        "id long, v string",
+    ),
+    "a format that the name does not show": ("a.dat", b"v\n1\nNA\n", ("--format", "csv", "--null", "NA"), "v long"),
     "JSON lines": ("a.jsonl", b'{"id": 1, "wind": {"dir": "n", "km/h": [1.5]}}\n', (), None),
+}
+
+
+KEYWORDS = {
+    ("--delimiter", ";"): ['delimiter=";"'],
+    ("--delimiter", "\\t"): ['delimiter="\\t"'],
+    ("--encoding", "cp1252"): ['encoding="cp1252"'],
+    ("--encoding", "utf-16"): ['encoding="utf-16"'],
+    ("--delimiter", ";", "--decimal", ","): ['delimiter=";"', 'decimal=","'],
+    ("--date-format", "dd.MM.yyyy"): ['date_format="dd.MM.yyyy"'],
+    ("--delimiter", ";", "--decimal", ",", "--thousands", "."): ['delimiter=";"', 'decimal=","', 'thousands="."'],
+    ("--timestamp-format", "M/d/yyyy h:mm a"): ['timestamp_format="M/d/yyyy h:mm a"'],
+    ("--timezone", "Europe/Berlin"): ['timezone="Europe/Berlin"'],
+    ("--timestamp-format", "epoch"): ['timestamp_format="epoch"'],
+    ("--skip", "2"): ["skip=2"],
+    ("--trim",): ["trim=True"],
+    ("--null", "", "--null", "NA", "--quote", "'", "--no-multiline"): [
+        'null=["", "NA"]',
+        'quote="\'"',
+        "multiline=False",
+    ],
+    ("--format", "csv", "--null", "NA"): ['format="csv"', 'null="NA"'],
 }
 
 
@@ -36,7 +68,9 @@ SCHEMAS = {
 def test_schema(cli: Run, tmp_path: Path, name: str, contents: bytes, options: tuple[str, ...], expected: str) -> None:
     (tmp_path / name).write_bytes(contents)
     expected = expected or "id long, wind struct<dir: string, `km/h`: array<double>>"
-    assert cli("schema", name, *options).out == f'schema="{expected}"\n'
+    done = cli("schema", name, *options)
+    keywords = ", ".join([*KEYWORDS.get(options, ()), f'schema="{expected}"'])
+    assert (done.out, done.err) == (f"{keywords}\n", "")
     answer = cli("schema", name, *options, "--json").json
     assert (answer["schema"], answer["files"], answer["bad"]) == (expected, 1, 0)
 
@@ -123,7 +157,7 @@ def test_errors_name_the_option(cli: Run, tmp_path: Path, contents: bytes, optio
 
 def test_one_column_that_looks_like_several(cli: Run, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("id;v\n1;x\n")
-    assert cli("schema", "a.csv", "--delimiter", ",").out == 'schema="`id;v` string"\n'
+    assert cli("schema", "a.csv", "--delimiter", ",").out == 'delimiter=",", schema="`id;v` string"\n'
 
 
 def test_bad_rows_do_not_count(cli: Run, tmp_path: Path) -> None:
@@ -137,7 +171,7 @@ def test_a_first_line_of_data_is_a_row(cli: Run, tmp_path: Path) -> None:
     done = cli("schema", "a.csv")
     assert done.out == 'header=False, schema="c1 long, c2 string, c3 date"\n'
     assert done.err == "the first line seems to be data: with --no-header, or header=False, it is a row\n"
-    assert cli("schema", "a.csv", "--no-header").out == 'schema="c1 long, c2 string, c3 date"\n'
+    assert cli("schema", "a.csv", "--no-header").out == 'header=False, schema="c1 long, c2 string, c3 date"\n'
     assert cli("schema", "a.csv", "--json").json["lacks_header"] is True
 
 
@@ -148,7 +182,8 @@ def test_utf_16_with_tabs_in_a_text_file(shop: Run, tmp_path: Path) -> None:
         done = shop(*command, "a.txt")
         assert done.code == 2
         assert 'fix: add --encoding utf-16 --format csv --delimiter "\\t"\n' in done.err
-    assert shop("schema", "a.txt", *flags).out == 'schema="id long, ort string"\n'
+    options = 'encoding="utf-16", format="csv", delimiter="\\t"'
+    assert shop("schema", "a.txt", *flags).out == f'{options}, schema="id long, ort string"\n'
 
 
 def test_utf_16_lines_in_a_text_file(cli: Run, tmp_path: Path) -> None:
@@ -164,6 +199,17 @@ def test_a_column_that_all_files_lack(shop: Run, tmp_path: Path) -> None:
     assert "fix: add the column, or correct its name; if files may lack it, --missing-columns null\n" in done.err
     assert shop("load", "ods.x", "a.csv", *types, "--missing-columns", "null").code == 0
     assert shop("query", "select * from ods.x", "--json").json["rows"] == [[1, None]]
+
+
+def test_bad_rows_and_what_only_the_user_can_tell(shop: Run, tmp_path: Path) -> None:
+    """One correction is enough for both."""
+    (tmp_path / "a.csv").write_text("id,qty\n" + "1,2\n" * 150 + "2,five\n3\n")
+    done = shop("load", "ods.x", "a.csv")
+    assert done.err.endswith(
+        "fix: correct them, or load the good rows only: --on-bad drop; "
+        "`qty` is string because of 'five' (line 152): --schema \"qty long\" --on-bad drop leaves the row out\n"
+    )
+    assert shop("load", "ods.x", "a.csv", "--schema", "qty long", "--on-bad", "drop").err == "dropped 2 bad rows\n"
 
 
 def test_load_takes_the_options_of_files(shop: Run, tmp_path: Path) -> None:
@@ -214,6 +260,18 @@ def test_load_of_csv_that_is_said_to_have_no_line_ends_in_values(shop: Run, tmp_
     assert shop("load", "ods.x", "b.csv", "--no-multiline").code == 0
 
 
+@pytest.mark.parametrize("name", ["my data.csv", "a.csv"])  # the second one could be a table, too
+def test_load_of_a_file_that_stands_where_the_table_belongs(shop: Run, tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("id\n1\n")
+    done = shop("load", name, "ods.x")
+    assert done.code == 2
+    quoted = f"'{name}'" if " " in name else name
+    assert done.err == (
+        f"NAME_TABLE: '{name}' is a file, not a table name: the table comes first, then its files\n"
+        f"  fix: runnel load ods.x {quoted}\n"
+    )
+
+
 def test_load_refuses_an_option_of_another_format(shop: Run, tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text('{"id": 1}\n')
     done = shop("load", "ods.x", "a.jsonl", "--skip", "1")
@@ -248,11 +306,73 @@ SOURCES = {
         "",
         'add skip=1, thousands=",", timestamp_format="M/d/yyyy h:mm a", schema="id long, units long, at timestamp" (',
     ),
+    "US dates and times": (
+        b"id,day,at\n1,1/1/2025,1/1/2025 1:00 PM\n2,2/3/2025,2/13/2025 2:00 AM\n",
+        "",
+        'add date_format="M/d/yyyy", timestamp_format="M/d/yyyy h:mm a", schema="id long, day date, at timestamp" ('
+        "from the first rows of data/a.csv)",
+    ),
+    "German dates and times": (
+        b"id;tag;zeit\n1;01.02.2025;01.02.2025 13:00\n",
+        "",
+        'add delimiter=";", date_format="dd.MM.yyyy", timestamp_format="dd.MM.yyyy HH:mm", '
+        'schema="id long, tag date, zeit timestamp" (',
+    ),
+    "dates that say the order of day and month, and times that don't": (
+        b"id,day,at\n1,13/02/2025,01/02/2025 10:00\n",
+        "",
+        'add date_format="dd/MM/yyyy", timestamp_format="dd/MM/yyyy HH:mm", schema="id long, day date, at timestamp" ('
+        "from the first rows of data/a.csv)",
+    ),
     "a day that may be a month": (
         b"id,day\n1,03/04/2025\n",
         "",
         'add date_format="dd/MM/yyyy", schema="id long, day date" (from the first rows of data/a.csv; '
         "if the month comes first, exchange day and month)",
+    ),
+    "UTF-16 with tabs": (
+        "id\tname\r\n1\tÖ\r\n2\tÄ\r\n3\tx\r\n".encode("utf-16"),
+        "",
+        'add encoding="utf-16", delimiter="\\t", schema="id long, name string" (from the first rows of data/a.csv)',
+    ),
+    "a column without a name": (
+        b"id,v,\n1,2,\n",
+        "",
+        "fix: name every column in the header (data/a.csv can't be loaded: its column 3 has no name); "
+        "then `runnel schema FILE` prints the schema of a file",
+    ),
+    "two columns of one name": (
+        b"id,v,v\n1,2,3\n",
+        "",
+        "fix: rename one of them (data/a.csv can't be loaded: `v` and `v` are the same column: case does not count); ",
+    ),
+    "mixed line ends": (
+        b"id,v\n1,2\r\n3,4\n5,6\r\n",
+        "",
+        "fix: make all line endings the same (data/a.csv, line 2: it ends with '\\r\\n', the lines before with '\\n')",
+    ),
+    "an encoding that only the user knows": (
+        "город,страна\nМосква,Россия\n".encode("cp1251"),
+        "",
+        'fix: name the encoding, such as encoding="cp1251" (Cyrillic), gbk (Chinese) or shift_jis (Japanese) (',
+    ),
+    "dots that may separate thousands": (
+        DOTS,
+        ', delimiter=";"',
+        'add schema="id long, stueck double" (from the first rows of data/a.csv; if the dots of `stueck` separate '
+        'thousands, add decimal=",", thousands="." to rn.files)',
+    ),
+    "a total that can be read": (
+        TOTAL,
+        "",
+        'add schema="region string, month string not null, units long" (from the first rows of data/a.csv; '
+        'its last line seems to be a total: add on_bad="drop" to rn.source)',
+    ),
+    "a total that no schema leaves out": (
+        b"region,units\nNorth,1\nSouth,2\nSum:,3\n",
+        "",
+        'schema="region string, units long" (from the first rows of data/a.csv; its last line seems to be a total, '
+        "`Sum:,3`: remove it)",
     ),
     "no header": (
         b"1,Station 1,48.0000,false,2025-01-01\n2,Station 2,48.1000,true,2025-01-02\n",
@@ -355,6 +475,14 @@ def test_a_file_that_can_be_read_in_a_better_way(
     assert loaded.err == (
         f"the file seems to need {flags}: `runnel revert {commit}` undoes the load; then load it again with them\n"
     )
+
+
+def test_json_lines_are_not_said_to_need_options_of_csv(shop: Run, tmp_path: Path) -> None:
+    """Numbers as text stay text, since JSON takes neither --decimal nor --thousands."""
+    (tmp_path / "a.jsonl").write_text('{"id": 1, "price": "1,234.50"}\n{"id": 2, "price": "3,234.50"}\n')
+    done = shop("schema", "a.jsonl")
+    assert (done.out, done.err) == ('schema="id long, price string"\n', "")
+    assert shop("load", "ods.x", "a.jsonl").err == ""
 
 
 def test_a_wrong_row_tag(cli: Run, tmp_path: Path) -> None:

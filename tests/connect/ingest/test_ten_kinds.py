@@ -1,12 +1,12 @@
 """Ten kinds of files as people have them are read with at most one correction, which the first message named.
 
-Each starts with a schema and no options. The correction is pasted as the fix says it.
+Each starts with a schema, and hardly with options. The correction is pasted as the fix says it.
 """
 
 import gzip
 import io
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -45,6 +45,7 @@ class Kind:
     fix: str | None = None
     bad: int = 0
     new_columns: tuple[str, ...] = ()
+    options: dict[str, Any] = field(default_factory=dict)
 
 
 US_ROWS = 'Order ID,At,Units\r\n1,3/4/2025 12:05 AM,"12,000"\r\n2,3/14/2025 1:05 PM,5\r\n'
@@ -57,6 +58,24 @@ KINDS = {
         "Nr long, Datum date, Betrag decimal(12,2), Menge long",
         [(1, date(2025, 12, 31), Decimal("1234.56"), 1000), (2, date(2025, 2, 1), Decimal("7.00"), 12)],
         'add delimiter=";", decimal=",", thousands=".", date_format="dd.MM.yyyy" to rn.files',
+    ),
+    "German numbers of which only the decimal comma is declared": Kind(
+        {"a.csv": b"Nr;Betrag\n1;1.234,56\n2;2.345,00\n3;1,50\n"},
+        "Nr long, Betrag decimal(12,2)",
+        [(1, Decimal("1234.56")), (2, Decimal("2345.00")), (3, Decimal("1.50"))],
+        'add thousands="." to rn.files',
+        options={"delimiter": ";", "decimal": ","},
+    ),
+    "texts that mean null": Kind(
+        {"a.csv": b"id,name,rate,day\n1,,N/A,2025-01-01\n2,x,1.5,NULL\n3,y,N/A,NULL\n4,z,2.5,\n"},
+        "id long, name string, rate double, day date",
+        [
+            (1, None, None, date(2025, 1, 1)),
+            (2, "x", 1.5, None),
+            (3, "y", None, None),
+            (4, "z", 2.5, None),
+        ],
+        'add null=["", "N/A", "NULL"] to rn.files',
     ),
     "cp1252": Kind(
         {"a.csv": "id,ort\n1,Köln\n".encode("cp1252")},
@@ -174,7 +193,7 @@ def test_at_most_one_correction_that_the_message_named(ods: Ingesting, kind: Kin
     glob = "data/*." + next(iter(kind.files)).partition(".")[2]
 
     def declare(files_options: dict[str, Any], source_options: dict[str, Any]) -> None:
-        origin = rn.files(glob, schema=kind.schema, **files_options)
+        origin = rn.files(glob, schema=kind.schema, **{**kind.options, **files_options})
         assert isinstance(origin, Files)
         ods.source = replace(ods.source, origin=origin, **source_options)
 
@@ -263,6 +282,46 @@ def test_a_run_that_sets_aside_every_row_warns(ods: Ingesting) -> None:
     )
 
 
+SET_ASIDE = {
+    "all rows": (
+        {"a.csv": b"id,d\n1,3/4/2025\n2,3/14/2025\n"},
+        'all 2 rows of data/a.csv can\'t be loaded: add date_format="M/d/yyyy" to rn.files',
+    ),
+    "days that may be months": (
+        {"a.csv": b"id,d\n1,03/04/2025\n2,03/05/2025\n"},
+        'all 2 rows of data/a.csv can\'t be loaded: add date_format="dd/MM/yyyy" to rn.files; '
+        "if the month comes first, exchange day and month",
+    ),
+    "most rows": (
+        {"a.csv": b"id,d\n1,3/4/2025\n2,3/14/2025\n3,\n"},
+        '2 of 3 rows of data/a.csv can\'t be loaded: add date_format="M/d/yyyy" to rn.files',
+    ),
+    "all rows of one file": (
+        {"a.csv": b"id,d\n1,2025-01-01\n2,2025-01-02\n3,2025-01-03\n", "b.csv": b"id,d\n1,3/14/2025\n"},
+        'no row of data/b.csv can be loaded: add date_format="M/d/yyyy" to rn.files',
+    ),
+    "a file that can't be read": (
+        {"a.csv": b"id,d\n1,2025-01-01\n", "b.csv": b"id;d\n1;3/14/2025\n"},
+        'data/b.csv could be read: add delimiter=";", date_format="M/d/yyyy" to rn.files',
+    ),
+}
+
+
+@pytest.mark.parametrize("on_bad", ["drop", "quarantine"])
+@pytest.mark.parametrize(("files", "warning"), SET_ASIDE.values(), ids=SET_ASIDE)
+def test_a_run_warns_of_rows_that_an_option_would_make_good(
+    tmp_path: Path, files: dict[str, bytes], warning: str, on_bad: str
+) -> None:
+    project = Project(tmp_path)
+    for name, contents in files.items():
+        project.write(f"data/{name}", "")
+        (tmp_path / "data" / name).write_bytes(contents)
+    source = f'rn.source("ods.x", rn.files("data/*.csv", schema="id long, d date"), on_bad="{on_bad}")'
+    project.write("flows/flow.py", f"import runnel as rn\n{source}\n")
+    [step] = [step for step in project.run().steps if str(step.table) == "ods.x"]
+    assert warning in step.warnings
+
+
 def test_bad_rows_that_no_option_helps(ods: Ingesting) -> None:
     """The report counts rows, not the lines that it prints."""
     ods.source = replace(ods.source, origin=rn.files("data/*.csv", schema="a long, b long"))
@@ -270,6 +329,17 @@ def test_bad_rows_that_no_option_helps(ods: Ingesting) -> None:
     with pytest.raises(RunnelError) as raised:
         ods.run()
     assert raised.value.what.endswith("    ... and 20 more rows")
+    assert raised.value.fix == (
+        'correct them, or load the good rows only: on_bad="drop" or on_bad="quarantine" in rn.source'
+    )
+
+
+def test_a_column_that_is_declared_as_text(ods: Ingesting) -> None:
+    """Nothing is said of the text among its numbers."""
+    ods.source = replace(ods.source, origin=rn.files("data/*.csv", schema="id long, note string"))
+    ods.write("a.csv", "id,note\n" + "1,2\n" * 150 + "2,five\nx,1\n")
+    with pytest.raises(RunnelError) as raised:
+        ods.run()
     assert raised.value.fix == (
         'correct them, or load the good rows only: on_bad="drop" or on_bad="quarantine" in rn.source'
     )

@@ -20,6 +20,7 @@ from runnel.connect.ingest.batch_reader import (
     list_new_columns,
     prepare_target,
     suggest_missing_options,
+    warn_of_first_types,
     warn_of_no_rows,
 )
 from runnel.connect.ingest.column_check import require_values, restore_required
@@ -120,8 +121,10 @@ class _UnitBatch:
         settlement = self._settle(context, units, facts, request)
         written = self._write(context, units, settlement, request)
         batch = _combine(settlement, written)
-        if batch.dropped and not batch.written.files and not self.combine_files:
-            warnings = (*warn_of_no_rows(request, batch.dropped), *warnings)
+        if not self.combine_files:
+            is_new = target.base is None or self.from_scratch
+            needs = warn_of_first_types(target.source, request, settlement.choices) if is_new else ()
+            warnings = (*warn_of_no_rows(request, batch), *needs, *warnings)
         return self._add_unreadable(replace(batch, warnings=warnings), unreadable)
 
     def _divide(

@@ -3,22 +3,32 @@
 Nothing is loaded with a suggested option: the user decides. All options that a file needs are suggested at once.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runnel import temp_dirs
 from runnel.connect.files.csv_text.dialect_detection import detect_encoding
-from runnel.connect.files.file_patterns import CSV, JSON, JSONL, TEXT, XML, LocalFile
+from runnel.connect.files.file_patterns import CSV, JSON, TEXT, XML, LocalFile
 from runnel.connect.files.load_request import LoadRequest
-from runnel.connect.files.scratch_files import ScratchFiles, is_utf8, open_file
+from runnel.connect.files.scratch_files import ScratchFiles, is_utf8
 from runnel.connect.load.column_matching import ColumnChoice, match_columns
 from runnel.connect.load.file_loader import open_request
 from runnel.connect.load.suggest.document_records import find_records, find_row_tag
+from runnel.connect.load.suggest.file_sample import FileSample, take_sample
+from runnel.connect.load.suggest.null_texts import (
+    count_null_texts,
+    find_null_caveats,
+    list_frequent_texts,
+    list_useful_texts,
+)
+from runnel.connect.load.suggest.odd_values import find_odd_value_caveats, is_text, list_guessed
+from runnel.connect.load.suggest.suggested_options import Caveat, Options, SuggestedOptions, escape_text, format_flag
 from runnel.connect.load.suggest.table_layout import find_layout
-from runnel.connect.load.suggest.value_formats import suggest_formats
-from runnel.connect.load.type_inference import infer_types
+from runnel.connect.load.suggest.total_line import TotalLine, find_total_after_sample, find_total_line
+from runnel.connect.load.suggest.value_formats import SuggestedFormats, find_dot_caveats, suggest_formats
+from runnel.connect.load.type_inference import InferredTypes, infer_types
 from runnel.errors import RunnelError, plural
 from runnel.lake.iceberg.schema_diff import describe_type, quote_column_name
 from runnel.lake.scan.duckdb_connection import connect_duckdb
@@ -26,58 +36,42 @@ from runnel.lake.scan.duckdb_connection import connect_duckdb
 if TYPE_CHECKING:
     import duckdb
 
-_SAMPLE_BYTES = 1 << 20
-_MAX_DOCUMENT_BYTES = 8 << 20  # a JSON or XML document is read as a whole
-_LINE_FORMATS = (CSV, JSONL, TEXT)
+    from runnel.connect.files.open_files import AnyReader
+
 _IMPROVED_CODES = ("BAD_ROWS", "ENCODING", "CSV", "COLUMN_MISSING", "UNREADABLE", "COLUMN_NAME", "COLUMNS_UNKNOWN")
 _TEXT_COLUMNS = {"line", "value"}
-_UNQUOTED_FLAGS = ("skip", "format", "encoding", "records", "row_tag")
+_MAX_SEARCHED_BYTES = 256 << 20
+_MONTH_CAVEAT = "if the month comes first, exchange day and month"
 
 
-@dataclass(frozen=True)
-class SuggestedOptions:
-    """Options of `rn.files` that a file seems to need, and how many rows of the sample are bad even so.
+def suggest_options(request: LoadRequest, file: LocalFile, text_columns: Collection[str] = ()) -> SuggestedOptions:
+    """Return the options that one of a request's files needs besides those of the request.
 
-    `is_ambiguous` tells that day and month of a pattern may be the other way round. `schema` are the inferred columns
-    of a text file that turned out to be CSV, if its columns are not declared.
+    `text_columns` are those that all rows of all files made text, if they were read: then files of a moderate size are
+    searched for the values that did it.
     """
-
-    options: tuple[tuple[str, str], ...] = ()
-    bad_rows: int = 0
-    is_ambiguous: bool = False
-    schema: str | None = None
-
-    @property
-    def as_keywords(self) -> str:
-        """Return them as `rn.files` takes them: `delimiter=";", skip=1`."""
-        return ", ".join(_format_keyword(name, value) for name, value in self.options)
-
-    @property
-    def as_flags(self) -> str:
-        """Return them as commands take them: `--delimiter ";" --skip 1`."""
-        return " ".join(_format_flag(name, value) for name, value in self.options)
-
-
-def suggest_options(request: LoadRequest, file: LocalFile) -> SuggestedOptions:
-    """Return the options that one of a request's files needs besides those of the request."""
     try:
         with temp_dirs.create_scoped("sample") as folder:
-            sample = sample_file(file, request.format, Path(folder))
-            return _suggest_for_sample(request, sample) if sample is not None else SuggestedOptions()
+            sample = take_sample(file, request.format, Path(folder))
+            return _suggest_for_sample(request, sample, text_columns) if sample is not None else SuggestedOptions()
     except Exception:  # whatever is wrong with the file: the error that the suggestion is for says it
         return SuggestedOptions()
 
 
 def add_suggestion(error: RunnelError, request: LoadRequest, *, is_source: bool) -> RunnelError:
-    """Return the error with a fix that names every option that the file needs, if they are more than it names."""
+    """Return the error with a fix that names every option that the file needs, and what only the user can tell."""
     if error.code.partition("_")[2] not in _IMPROVED_CODES or error.at is None:
         return error
     name = error.at.rpartition(":")[0] or error.at
     file = next((file for file in request.files if file.name in (name, error.at)), request.files[0])
     suggested = suggest_options(request, file)
-    if all(_format_flag(*option) in (error.fix or "") for option in suggested.options):
+    caveats = suggested.list_caveats(is_source=is_source)
+    if not all(format_flag(*option) in (error.fix or "") for option in suggested.options):
+        described = describe_suggestion(suggested, is_source=is_source)
+    elif caveats and error.fix:
+        described = "; ".join([error.fix, *caveats])
+    else:
         return error
-    described = describe_suggestion(suggested, is_source=is_source)
     improved = type(error)(error.code, error.what, at=error.at, fix=described)
     improved.others = error.others
     return improved
@@ -87,8 +81,7 @@ def describe_suggestion(suggested: SuggestedOptions, *, is_source: bool) -> str:
     """Return suggested options as a fix."""
     schema = f', schema="{escape_text(suggested.schema)}"' if suggested.schema else ""
     fix = f"add {suggested.as_keywords}{schema} to rn.files" if is_source else f"add {suggested.as_flags}"
-    if suggested.is_ambiguous:
-        fix += "; if the month comes first, exchange day and month"
+    fix = "; ".join([fix, *suggested.list_caveats(is_source=is_source)])
     if suggested.bad_rows:
         policy = 'on_bad="drop" or on_bad="quarantine" to rn.source' if is_source else "--on-bad drop"
         verb = "is" if suggested.bad_rows == 1 else "are"
@@ -96,16 +89,18 @@ def describe_suggestion(suggested: SuggestedOptions, *, is_source: bool) -> str:
     return fix
 
 
-def apply_options(request: LoadRequest, options: tuple[tuple[str, str], ...]) -> LoadRequest:
+def apply_options(request: LoadRequest, options: Options) -> LoadRequest:
     """Return a request with more options."""
-    values = dict(options)
+    values = {name: value for name, value in options if isinstance(value, str)}
     csv, document = request.csv, request.document
     text_format = replace(
         csv.text_format if request.format == CSV else document.text_format,
         **{field: values[name] for name, field in _TEXT_FORMAT_FIELDS.items() if name in values},
     )
+    nulls = next((value for name, value in options if name == "null" and isinstance(value, tuple)), csv.null)
     csv = replace(
         csv,
+        null=nulls,
         delimiter=values.get("delimiter", csv.delimiter),
         encoding=values.get("encoding", csv.encoding),
         skip=int(values.get("skip", csv.skip)),
@@ -130,11 +125,12 @@ _TEXT_FORMAT_FIELDS = {
 }
 
 
-def _suggest_for_sample(request: LoadRequest, sample: LocalFile) -> SuggestedOptions:
-    request = replace(request, files=(sample,))
-    options: tuple[tuple[str, str], ...] = ()
-    encoding = detect_encoding(Path(sample.path).read_bytes()) if request.format != XML else None  # XML names its own
-    if encoding is not None and is_utf8(request.csv.encoding, sample) and is_utf8(request.document.encoding, sample):
+def _suggest_for_sample(request: LoadRequest, sample: FileSample, text_columns: Collection[str]) -> SuggestedOptions:
+    file, all_files = sample.file, request.files
+    request = replace(request, files=(file,))
+    options: Options = ()
+    encoding = detect_encoding(Path(file.path).read_bytes()) if request.format != XML else None  # XML names its own
+    if encoding is not None and is_utf8(request.csv.encoding, file) and is_utf8(request.document.encoding, file):
         if not encoding:
             return SuggestedOptions()
         options = (("encoding", encoding),)
@@ -142,13 +138,20 @@ def _suggest_for_sample(request: LoadRequest, sample: LocalFile) -> SuggestedOpt
         names = tuple(column.name for column in request.schema)
         is_text = request.format == TEXT
         if not is_text or (not set(map(str.lower, names)) <= _TEXT_COLUMNS) or "utf" in (encoding or ""):
-            layout = find_layout(sample, apply_options(request, options).csv, names, is_text=is_text)
+            layout = find_layout(file, apply_options(request, options).csv, names, is_text=is_text)
             options += (("format", CSV), *layout) if is_text and layout else layout
-    options += _suggest_rows(request, sample)
-    return _suggest_values(request, options)
+    options += _suggest_rows(request, file)
+    suggested, late_choices = _suggest_values(request, options, sample, text_columns)
+    all_request = replace(apply_options(request, suggested.options), files=all_files)
+    if not late_choices or all_request.bytes > _MAX_SEARCHED_BYTES:
+        return suggested
+    with ScratchFiles() as scratch, connect_duckdb() as con:
+        reader = open_request(con, all_request, scratch)
+        late_caveats = find_odd_value_caveats(con, reader, late_choices, scratch.files_by_path)
+    return replace(suggested, caveats=(*suggested.caveats, *late_caveats))
 
 
-def _suggest_rows(request: LoadRequest, sample: LocalFile) -> tuple[tuple[str, str], ...]:
+def _suggest_rows(request: LoadRequest, sample: LocalFile) -> Options:
     """Return the option that names the rows of a document, unless its own top level has the declared columns."""
     if request.format == JSON and request.document.records is None:
         records = find_records(sample, request.document.encoding, [column.name for column in request.schema])
@@ -159,47 +162,106 @@ def _suggest_rows(request: LoadRequest, sample: LocalFile) -> tuple[tuple[str, s
     return ()
 
 
-def _suggest_values(request: LoadRequest, options: tuple[tuple[str, str], ...]) -> SuggestedOptions:
+def _suggest_values(
+    request: LoadRequest, options: Options, sample: FileSample, text_columns: Collection[str]
+) -> tuple[SuggestedOptions, list[ColumnChoice]]:
+    """Return the suggestion, and the columns that are text only because of rows beyond the sample."""
     with ScratchFiles() as scratch, connect_duckdb() as con:
         try:
-            formats, is_ambiguous = _suggest_formats(con, apply_options(request, options), scratch)
+            null_counts = _count_null_texts(con, apply_options(request, options), scratch)
+            nulls = _format_nulls(list_frequent_texts(null_counts))
+            formats = _suggest_formats(con, apply_options(request, (*options, *nulls)), scratch)
         except RunnelError:  # such as a column that the file lacks
-            return SuggestedOptions(options)
-        options += formats
-        changed_request = apply_options(request, options)
-        reader = open_request(con, changed_request, scratch)
-        choices = match_columns(reader.columns, request.schema, None, "add", request.files_label)
-        inferred = infer_types(con, reader, choices)
+            return SuggestedOptions(options), []
+        changed_request = apply_options(request, (*options, *nulls, *formats.options))
+        reader, inferred = _infer_types(con, changed_request, scratch)
+        null_texts = list_useful_texts(null_counts, inferred.choices) if nulls else ()
+        options += (*_format_nulls(null_texts), *formats.options)
+        if _format_nulls(null_texts) != nulls:
+            changed_request = apply_options(request, options)
+            reader, inferred = _infer_types(con, changed_request, scratch)
         is_new_csv = ("format", CSV) in options and not request.schema
         schema = format_schema(inferred.choices) if is_new_csv else None
-        return SuggestedOptions(options, inferred.dropped, is_ambiguous, schema)
+        month_caveats = (Caveat(_MONTH_CAVEAT, _MONTH_CAVEAT),) if formats.is_ambiguous else ()
+        null_caveats = find_null_caveats(null_counts, null_texts, inferred.choices)
+        reading = _SampleReading(con, scratch, changed_request, reader, inferred.choices)
+        total = reading.find_total(sample)
+        guessed_choices = reading.list_guessed_choices(total)
+        return SuggestedOptions(
+            options,
+            inferred.dropped,
+            (*month_caveats, *null_caveats, *reading.find_caveats(guessed_choices)),
+            schema,
+            total.build_caveat() if total is not None else None,
+        ), [choice for choice in guessed_choices if not is_text(choice) and choice.name in text_columns]
 
 
-def _suggest_formats(
+@dataclass(frozen=True)
+class _SampleReading:
+    """A sample that was read with all suggested options."""
+
+    con: "duckdb.DuckDBPyConnection"
+    scratch: ScratchFiles
+    request: LoadRequest
+    reader: "AnyReader"
+    choices: tuple[ColumnChoice, ...]
+
+    def find_total(self, sample: FileSample) -> TotalLine | None:
+        """Return a total in the last line of the file, if its columns are not declared."""
+        if self.request.format != CSV or self.request.schema:
+            return None
+        if sample.is_complete:
+            return find_total_line(self.con, self.request, self.scratch, self.choices, must_be_named=True)
+        if sample.last_line is None:
+            return None
+        return find_total_after_sample(self.con, self.request, self.reader, self.choices, sample.last_line)
+
+    def list_guessed_choices(self, total: TotalLine | None) -> list[ColumnChoice]:
+        """Return the columns whose types depend on rows, and not only on whether the last line is one."""
+        declared_names = [column.name for column in self.request.schema]
+        settled_names = {*declared_names, *(total.deciding_names if total is not None else ())}
+        return [choice for choice in list_guessed(self.choices) if choice.name not in settled_names]
+
+    def find_caveats(self, guessed_choices: Sequence[ColumnChoice]) -> list[Caveat]:
+        text_choices = [choice for choice in guessed_choices if is_text(choice)]
+        return [
+            *find_dot_caveats(self.con, self.request, self.reader, self.choices),
+            *find_odd_value_caveats(self.con, self.reader, text_choices, self.scratch.files_by_path),
+        ]
+
+
+def _count_null_texts(
     con: "duckdb.DuckDBPyConnection", request: LoadRequest, scratch: ScratchFiles
-) -> tuple[tuple[tuple[str, str], ...], bool]:
+) -> dict[str, dict[str, int]]:
+    """Return how often columns have texts that may mean null; none if the request says which texts do."""
+    if request.format != CSV or request.csv.nulls != ("",):
+        return {}
     reader = open_request(con, request, scratch)
     choices = match_columns(reader.columns, request.schema, None, "add", request.files_label)
-    inferred = infer_types(con, reader, choices)
+    return count_null_texts(con, reader, choices)
+
+
+def _format_nulls(texts: tuple[str, ...]) -> Options:
+    return (("null", ("", *texts)),) if texts else ()
+
+
+def _infer_types(
+    con: "duckdb.DuckDBPyConnection", request: LoadRequest, scratch: ScratchFiles
+) -> "tuple[AnyReader, InferredTypes]":
+    reader = open_request(con, request, scratch)
+    choices = match_columns(reader.columns, request.schema, None, "add", request.files_label)
+    return reader, infer_types(con, reader, choices)
+
+
+def _suggest_formats(con: "duckdb.DuckDBPyConnection", request: LoadRequest, scratch: ScratchFiles) -> SuggestedFormats:
+    reader, inferred = _infer_types(con, request, scratch)
     declared = {column.name.lower() for column in request.schema}
-    return suggest_formats(con, reader, [(choice, choice.name.lower() in declared) for choice in inferred.choices])
-
-
-def sample_file(file: LocalFile, format_name: str, folder: Path) -> LocalFile | None:
-    """Return a decompressed copy of the first lines of a file; None if it is too large to look into."""
-    limit = _SAMPLE_BYTES if format_name in _LINE_FORMATS else _MAX_DOCUMENT_BYTES
-    with open_file(file) as stream:
-        head = stream.read(limit)
-        is_complete = not stream.read(1)
-    if not is_complete:
-        encoding = detect_encoding(head) or "utf-8"
-        text = head.decode(encoding, errors="ignore") if encoding.startswith(("utf-16", "utf-32")) else None
-        if format_name not in _LINE_FORMATS or b"\n" not in head:
-            return None
-        head = text[: text.rindex("\n") + 1].encode(encoding) if text else head[: head.rindex(b"\n") + 1]
-    path = folder / f"sample{file.extension}"
-    path.write_bytes(head)
-    return replace(file, path=str(path), bytes=len(head), modified_at=path.stat().st_mtime)
+    return suggest_formats(
+        con,
+        reader,
+        [(choice, choice.name.lower() in declared) for choice in inferred.choices],
+        has_number_options=request.format in (CSV, XML),
+    )
 
 
 def format_schema(choices: Sequence[ColumnChoice]) -> str:
@@ -207,21 +269,3 @@ def format_schema(choices: Sequence[ColumnChoice]) -> str:
     return ", ".join(
         f"{quote_column_name(choice.name)} {describe_type(choice.conversions[0].kind)}" for choice in choices
     )
-
-
-def escape_text(text: str) -> str:
-    """Return a text as it stands between double quotes in Python."""
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\t", "\\t")
-
-
-def _format_keyword(name: str, value: str) -> str:
-    if name == "header":
-        return "header=False"
-    return f"{name}={value}" if name == "skip" else f'{name}="{escape_text(value)}"'
-
-
-def _format_flag(name: str, value: str) -> str:
-    if name == "header":
-        return "--no-header"
-    flag = f"--{name.replace('_', '-')}"
-    return f"{flag} {value}" if name in _UNQUOTED_FLAGS else f'{flag} "{escape_text(value)}"'

@@ -66,6 +66,7 @@ def is_data_row(values: Sequence[str]) -> bool:
 def _describe_layout(file: LocalFile, options: CsvOptions, names: Sequence[str], delimiter: str) -> _Layout:
     dialect = replace(options, delimiter=delimiter)
     records = [record for record in islice(read_records(file, dialect), _RECORDS) if record.values]
+    records = _drop_last_delimiters(records)
     widths = Counter(len(record.values) for record in records)
     width, count = max(widths.items(), key=lambda item: (item[1], item[0]), default=(0, 0))
     declared = {name.lower() for name in names}
@@ -82,6 +83,15 @@ def _describe_layout(file: LocalFile, options: CsvOptions, names: Sequence[str],
     consistency = count / len(records)
     is_first = float(position == 0)
     return _Layout((0, consistency, is_first, width), (*skip, *((("header", "false"),) if lacks_header else ())))
+
+
+def _drop_last_delimiters(records: Sequence[CsvRecord]) -> list[CsvRecord]:
+    """Return records without the empty value after a delimiter at their end, if all but the header have one."""
+    header_width = len(records[0].values) if records else 0
+    wider_records = [record for record in records if len(record.values) == header_width + 1]
+    if len(wider_records) < len(records) - 1 or any(record.values[-1] for record in wider_records):
+        return list(records)
+    return [replace(record, values=record.values[:header_width]) for record in records]
 
 
 def _skip_to(records: Sequence[CsvRecord], position: int) -> _Options:

@@ -36,7 +36,7 @@ check: $(READY) ## Check format, lint, types, layers, doctests and the fast test
 	@$(BIN)/ruff format --check --quiet . || { echo "not formatted: run $(BIN)/ruff format"; exit 1; }
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy --no-error-summary
-	@$(BIN)/lint-imports --no-logo | tail -n 1
+	@layers=$$($(BIN)/lint-imports --no-logo) || { echo "$$layers"; exit 1; }; echo "$$layers" | tail -n 1
 	@$(BIN)/python -m pytest -q -p no:xdist runnel tests/declare tests/test_names.py tests/test_naming.py tests/test_docs.py
 
 test-faults: $(READY) ## Kill the lake and the service at 700 random moments, run random histories; SEED=n repeats, ONLY=word picks a part

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from runnel.connect.feed.protocol import FeedChanges, FeedState, FetchedFile, FetchedRows, FetchPlace, UnitFeed
-from runnel.connect.feed.shared_scratch import SharedScratch
+from runnel.connect.feed.protocol import FeedChanges, FeedState, FetchedRows, FetchPlace, UnitFeed
+from runnel.connect.files.fetched_file import FetchedFile
+from runnel.connect.ingest.shared_scratch import SharedScratch
 from runnel.lake.warehouse_files import WarehouseFiles
 from runnel.model.progress import Progress, ignore_progress
 from tests.lake.pickling_runner import PicklingRunner

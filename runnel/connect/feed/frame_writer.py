@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from runnel.connect.feed.protocol import FetchedFile, SharedFile
-from runnel.connect.feed.shared_scratch import SharedScratch
+from runnel.connect.files.fetched_file import FetchedFile, SharedFile
+from runnel.connect.ingest.shared_scratch import SharedScratch
 from runnel.lake.scan.duckdb_connection import connect_duckdb, limit_resources
 from runnel.spark.executors.task_limits import ExecutorLimits, read_executor_limits
 

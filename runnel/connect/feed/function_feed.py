@@ -11,8 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from runnel.connect.feed.protocol import FeedChanges, FeedState, FetchedFile, FetchedRows, SharedFile
-from runnel.connect.feed.shared_scratch import SharedScratch
+from runnel.connect.feed.protocol import FeedChanges, FeedState, FetchedRows
+from runnel.connect.files.fetched_file import FetchedFile, SharedFile
+from runnel.connect.ingest.shared_scratch import SharedScratch
 from runnel.declare.model.endpoints import Function
 from runnel.declare.model.flow import Source
 from runnel.errors import Mistake, RunnelError

@@ -21,13 +21,13 @@ from runnel.connect.feed.protocol import (
     UnitFeed,
 )
 from runnel.connect.feed.row_displacer import DisplacedFiles
-from runnel.connect.feed.shared_scratch import SharedScratch, open_scratch
 from runnel.connect.feed.state import compute_content, record_feed_state
 from runnel.connect.feed.target_comparison import TargetComparison
 from runnel.connect.feed.upsert import KeyPaths, displace_places, displace_rows
 from runnel.connect.files.file_patterns import LocalFile, make_local_file
 from runnel.connect.ingest.batch_reader import IngestBatch, prepare_target, read_batch
 from runnel.connect.ingest.ingest import IngestResult, IngestTarget
+from runnel.connect.ingest.shared_scratch import SharedScratch, open_scratch
 from runnel.connect.ingest.source_errors import describe_source_errors
 from runnel.connect.load import quarantine
 from runnel.connect.load.quarantined_row import QuarantinedRow

@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
+from runnel.connect.files.fetched_file import FetchedFile, SharedFile
 from runnel.model.progress import Progress
 
 if TYPE_CHECKING:
-    from runnel.connect.feed.shared_scratch import SharedScratch
+    from runnel.connect.ingest.shared_scratch import SharedScratch
     from runnel.connect.load.quarantined_row import QuarantinedRow
     from runnel.lake.work_runner import WorkRunner
 
@@ -43,25 +44,6 @@ class FeedChanges:
     waiting_rows: int | None = None
     is_place_open: bool = False
     estimate_bytes: Callable[[], int] | None = field(default=None, compare=False, repr=False)
-
-
-@dataclass(frozen=True)
-class FetchedFile:
-    """A fetched file. `name` describes its contents to users, such as `clicks[0] from 100 to 199`."""
-
-    path: Path
-    name: str
-    format: Literal["csv", "jsonl", "parquet"]
-
-
-@dataclass(frozen=True)
-class SharedFile:
-    """A fetched file that all machines see: its `location` is a path, or the address of an object."""
-
-    location: str
-    name: str
-    format: Literal["csv", "jsonl", "parquet"]
-    bytes: int
 
 
 @dataclass(frozen=True)

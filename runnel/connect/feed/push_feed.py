@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from runnel.connect.feed.protocol import FeedChanges, FeedState, FetchedFile, FetchedRows
+from runnel.connect.feed.protocol import FeedChanges, FeedState, FetchedRows
+from runnel.connect.files.fetched_file import FetchedFile
 from runnel.declare.model.endpoints import Push
 from runnel.declare.model.flow import Source
 from runnel.errors import CorruptData, RunnelError, plural

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runnel.connect.feed.key_table import create_key_table
-from runnel.connect.feed.protocol import FetchedFile
 from runnel.connect.feed.upsert import PLACE_COLUMNS
+from runnel.connect.files.fetched_file import FetchedFile
 from runnel.lake.iceberg import table_metadata
 from runnel.lake.iceberg.manifests import FileEntry, read_entries
 from runnel.lake.scan.duckdb_connection import connect_duckdb, translate_duckdb_errors

@@ -9,7 +9,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Literal
 
-from runnel.connect.feed.protocol import FeedChanges, FeedState, FetchedFile, FetchedRows
+from runnel.connect.feed.protocol import FeedChanges, FeedState, FetchedRows
+from runnel.connect.files.fetched_file import FetchedFile
 from runnel.connect.http.client import ApiClient, ApiRequest, ApiResponse, Sleep
 from runnel.connect.http.jsonl_writer import JsonlPartWriter, NewestRecords, hash_record
 from runnel.connect.http.pagination import read_pages

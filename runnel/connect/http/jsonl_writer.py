@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from runnel.connect.feed.protocol import FetchedFile
+from runnel.connect.files.fetched_file import FetchedFile
 from runnel.connect.http.record_extraction import InvalidLine, find_path
 from runnel.connect.http.watermark import rank_value
 

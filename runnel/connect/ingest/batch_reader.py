@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, cast
 
 import duckdb
 import pyarrow as pa
-from pyiceberg.types import StringType
 
 from runnel.connect.files.csv import CsvReader
 from runnel.connect.files.file_patterns import JSON, XML, LocalFile
@@ -25,6 +24,7 @@ from runnel.connect.files.open_files import (
 )
 from runnel.connect.files.scratch_files import ScratchFiles
 from runnel.connect.ingest.bad_rows import QuarantineOutput, QuarantineTarget, SetAside
+from runnel.connect.ingest.batch_warnings import Suggest, warn_of_first_types, warn_of_no_rows, warn_of_unreadable
 from runnel.connect.ingest.column_check import check_columns, require_values, restore_required
 from runnel.connect.ingest.ingest import IngestTarget
 from runnel.connect.ingest.part_writer import WrittenFiles, choose_shared_files, split_by_path, write_parts
@@ -40,9 +40,8 @@ from runnel.connect.load.type_inference import (
     find_files_with_bad_rows,
     infer_types,
 )
-from runnel.declare.model.endpoints import Files
 from runnel.declare.model.flow import Source
-from runnel.errors import Mistake, RunnelError, plural
+from runnel.errors import Mistake, RunnelError
 from runnel.internal_names import internal_column
 from runnel.lake.iceberg import table_metadata
 from runnel.lake.iceberg.data_file_owners import make_owner_prefix
@@ -270,34 +269,6 @@ def check_place_of_rows(request: LoadRequest, schema: "Schema | None", choices: 
         raise Mistake("LOAD_COLUMNS_UNKNOWN", what, at=name, fix=fix)
 
 
-def warn_of_no_rows(request: LoadRequest, batch: IngestBatch) -> tuple[str, ...]:
-    """Warn if most rows of a batch, or all rows of a file, are bad, with the options that would make them good."""
-    dropped, written_rows = batch.dropped, batch.written.rows
-    files = [file for file in request.files if file.name in batch.incomplete]
-    rowless_files = [file for file in files if file.name not in batch.written.locations_by_path]
-    if not dropped or not files or (not rowless_files and dropped <= written_rows):
-        return ()
-    suggested = suggest_options(request, (rowless_files or files)[0])
-    fix = f": {describe_suggestion(replace(suggested, bad_rows=0), is_source=True)}" if suggested.options else ""
-    if not written_rows:
-        rows = "the only row" if dropped == 1 else f"all {plural(dropped, 'row')}"
-        return (f"{rows} of {request.files_label} can't be loaded{fix}",)
-    if dropped > written_rows:
-        rows = f"{dropped:,} of {dropped + written_rows:,} rows of {request.files_label}"
-        return (f"{rows} can't be loaded{fix}",) if fix else ()
-    label = replace(request, files=tuple(rowless_files)).files_label
-    return (f"no row of {label} can be loaded{fix}",)
-
-
-def warn_of_first_types(source: Source, request: LoadRequest, choices: Sequence[ColumnChoice]) -> tuple[str, ...]:
-    """Warn if types are inferred from files that could be read in a better way, or of which only users can tell."""
-    if not isinstance(source.origin, Files) or not source.origin.infers_schema:
-        return ()
-    text_columns = [choice.name for choice in choices if isinstance(choice.conversions[0].kind, StringType)]
-    suggested = suggest_options(request, request.files[0], text_columns)
-    return () if suggested.is_empty else (suggested.describe_for_source(request.files[0].name),)
-
-
 @contextmanager
 def suggest_missing_options(request: LoadRequest) -> Iterator[None]:
     """Name in errors about files all options that they need."""
@@ -340,7 +311,10 @@ def store_small_files(reader: AnyReader, files: Sequence[LocalFile], shared_name
 
 
 def add_unreadable_files(
-    batch: IngestBatch, unreadable_files: Sequence[UnreadableFile], ingest_target: IngestTarget
+    batch: IngestBatch,
+    unreadable_files: Sequence[UnreadableFile],
+    ingest_target: IngestTarget,
+    suggest: Suggest = suggest_options,
 ) -> IngestBatch:
     """Return a batch with the skipped files; each is one quarantined row if `on_bad` is "quarantine"."""
     at = datetime.now(UTC)
@@ -357,15 +331,5 @@ def add_unreadable_files(
         set_aside=set_aside,
         unread_reasons=tuple(unreadable_file.error.what for unreadable_file in unreadable_files),
         incomplete=incomplete,
-        warnings=(*batch.warnings, *_suggest_for_unreadable(ingest_target.source, unreadable_files)),
+        warnings=(*batch.warnings, *warn_of_unreadable(ingest_target.source, unreadable_files, suggest)),
     )
-
-
-def _suggest_for_unreadable(source: Source, unreadable_files: Sequence[UnreadableFile]) -> tuple[str, ...]:
-    """Return the options with which the first unreadable file could be read; its reason is told elsewhere."""
-    for file in [unreadable_file.file for unreadable_file in unreadable_files[:1]]:
-        suggested = suggest_options(build_request(source, [file]), file)
-        if suggested.options:
-            fix = describe_suggestion(replace(suggested, bad_rows=0), is_source=True)
-            return (f"{file.name} could be read: {fix}",)
-    return ()

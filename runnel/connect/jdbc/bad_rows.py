@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from runnel.connect.feed.protocol import FetchedFile
+from runnel.connect.files.fetched_file import FetchedFile
 from runnel.connect.jdbc.database import SourceDatabase
 from runnel.connect.jdbc.table_inspection import TableInspection
 from runnel.errors import RunnelError, plural

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from runnel.connect.feed.protocol import FetchedFile, TargetTable
+from runnel.connect.feed.protocol import TargetTable
+from runnel.connect.files.fetched_file import FetchedFile
 from runnel.connect.jdbc.bad_rows import check_key_is_unique
 from runnel.model.progress import Progress
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from runnel.connect.feed.protocol import FetchedFile, SharedFile
+from runnel.connect.files.fetched_file import FetchedFile, SharedFile
 from runnel.connect.jdbc.database import DatabaseColumn, FastReadFailed, SourceDatabase
 from runnel.connect.jdbc.value_conversion import arrow_schema, convert_batch
 from runnel.connect.load.quarantined_row import QuarantinedRow

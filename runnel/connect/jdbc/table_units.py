@@ -8,9 +8,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runnel.connect.feed.protocol import FeedChanges, FeedState, FetchedFile, FetchedRows, FetchPlace, SharedFile
-from runnel.connect.feed.shared_scratch import SharedScratch
+from runnel.connect.feed.protocol import FeedChanges, FeedState, FetchedRows, FetchPlace
 from runnel.connect.feed.target_comparison import TargetComparison
+from runnel.connect.files.fetched_file import FetchedFile, SharedFile
+from runnel.connect.ingest.shared_scratch import SharedScratch
 from runnel.connect.jdbc.bad_rows import check_key_is_unique
 from runnel.connect.jdbc.database import FastReadFailed, SourceDatabase, open_snapshot
 from runnel.connect.jdbc.row_files import DifferingRows

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from runnel.connect.feed.protocol import FetchedFile
+from runnel.connect.files.fetched_file import FetchedFile
 from runnel.connect.kafka.bad_messages import BadMessages
 from runnel.connect.kafka.message import KafkaMessage, encode_metadata
 from runnel.connect.kafka.offset_range import OffsetRange

@@ -7,7 +7,7 @@ from itertools import count
 from pathlib import Path
 from typing import Protocol
 
-from runnel.connect.feed.protocol import FetchedFile
+from runnel.connect.files.fetched_file import FetchedFile
 from runnel.connect.kafka.bad_messages import BadMessages
 from runnel.connect.kafka.jsonl_writer import JsonlMessageWriter
 from runnel.connect.kafka.message import KafkaMessage

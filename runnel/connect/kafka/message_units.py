@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runnel.connect.feed.protocol import FetchedFile, SharedFile
-from runnel.connect.feed.shared_scratch import SharedScratch
+from runnel.connect.files.fetched_file import FetchedFile, SharedFile
+from runnel.connect.ingest.shared_scratch import SharedScratch
 from runnel.connect.kafka.bad_messages import BadMessageFacts, BadMessages
 from runnel.connect.kafka.client import KafkaClient
 from runnel.connect.kafka.consumer import consume_spans

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from runnel.connect.feed.protocol import FetchedFile
+from runnel.connect.files.fetched_file import FetchedFile
 from runnel.connect.kafka.avro_decoder import AvroDecoder
 from runnel.connect.kafka.bad_messages import BadMessages
 from runnel.connect.kafka.message import METADATA_VALUES, KafkaMessage, encode_headers, read_timestamp

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from runnel.connect.feed.shared_scratch import SharedScratch
+from runnel.connect.ingest.shared_scratch import SharedScratch
 from runnel.connect.jdbc.database import DatabaseColumn
 from runnel.connect.jdbc.row_reader import RowQuery
 from runnel.connect.jdbc.table_units import RangeReader, RangeUnit, WholeFetch

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from runnel.connect.feed.shared_scratch import SCRATCH_FOLDER, SharedScratch
+from runnel.connect.ingest.shared_scratch import SCRATCH_FOLDER, SharedScratch
 from runnel.connect.kafka import message_units, offset_range
 from runnel.connect.kafka.message_units import MessageFetcher, divide_ranges, prepare_source
 from runnel.connect.kafka.offset_range import OffsetRange

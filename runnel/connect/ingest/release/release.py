@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runnel import temp_dirs
-from runnel.connect.feed.shared_scratch import SharedScratch, open_scratch
 from runnel.connect.files.file_patterns import LocalFile
 from runnel.connect.ingest.bad_rows import QuarantineTarget
 from runnel.connect.ingest.batch_reader import IngestBatch, read_batch
@@ -34,6 +33,7 @@ from runnel.connect.ingest.release.release_units import (
     ReleasePreparer,
     divide_entries,
 )
+from runnel.connect.ingest.shared_scratch import SharedScratch, open_scratch
 from runnel.connect.load import quarantine
 from runnel.connect.load.quarantined_row import QuarantinedRow
 from runnel.declare.model.flow import Source

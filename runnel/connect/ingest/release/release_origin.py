@@ -8,9 +8,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from runnel.connect.feed.shared_scratch import ScratchFolder
 from runnel.connect.ingest.release.correction_file import CsvLayout
 from runnel.connect.ingest.release.release_text import ReleaseTextWriter
+from runnel.connect.ingest.shared_scratch import ScratchFolder
 from runnel.connect.load.quarantined_row import QuarantinedRow
 from runnel.lake.iceberg.file_io import local_path
 from runnel.lake.warehouse_files import WarehouseFiles

@@ -11,10 +11,10 @@ from itertools import groupby, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from runnel.connect.feed.shared_scratch import ScratchFolder, SharedScratch
 from runnel.connect.ingest.release.correction_file import is_csv, is_single_record, read_layout
 from runnel.connect.ingest.release.release_origin import ReleaseFile, ReleaseFileWriter
 from runnel.connect.ingest.release.release_text import choose_extension
+from runnel.connect.ingest.shared_scratch import ScratchFolder, SharedScratch
 from runnel.connect.load.quarantine_files import QuarantineFileWriter, find_owner
 from runnel.connect.load.quarantined_row import QuarantinedRow
 from runnel.declare.model.flow import Source

@@ -20,9 +20,8 @@ from runnel.connect.ingest.batch_reader import (
     list_new_columns,
     prepare_target,
     suggest_missing_options,
-    warn_of_first_types,
-    warn_of_no_rows,
 )
+from runnel.connect.ingest.batch_warnings import warn_of_first_types, warn_of_no_rows
 from runnel.connect.ingest.column_check import require_values, restore_required
 from runnel.connect.ingest.detect.local_files import warn_of_empty_files
 from runnel.connect.ingest.ingest import IngestTarget
@@ -32,10 +31,12 @@ from runnel.connect.ingest.target_version import WriteTarget
 from runnel.connect.ingest.units import file_unit
 from runnel.connect.ingest.units.file_unit import FileUnit, divide_into_units, is_splittable
 from runnel.connect.ingest.units.inspect_unit import UnitFacts, UnitInspector, merge_columns
+from runnel.connect.ingest.units.option_suggester import OptionSuggester
 from runnel.connect.ingest.units.unit_reader import UnitContext, UnreadableReason
 from runnel.connect.ingest.units.unit_steps import FilesUnreadable, inspect_units, settle_unit_types, write_units
 from runnel.connect.ingest.units.write_unit import MisfitCounter, UnitWriter, WrittenUnit
 from runnel.connect.load.column_matching import ColumnChoice, match_columns
+from runnel.connect.load.suggest.suggested_options import SuggestedOptions
 from runnel.errors import error_from_json
 from runnel.lake.iceberg import table_metadata
 from runnel.lake.work_runner import ReportUnits, WorkRunner
@@ -123,8 +124,8 @@ class _UnitBatch:
         batch = _combine(settlement, written)
         if not self.combine_files:
             is_new = target.base is None or self.from_scratch
-            needs = warn_of_first_types(target.source, request, settlement.choices) if is_new else ()
-            warnings = (*warn_of_no_rows(request, batch), *needs, *warnings)
+            needs = warn_of_first_types(target.source, request, settlement.choices, self._suggest) if is_new else ()
+            warnings = (*warn_of_no_rows(request, batch, self._suggest), *needs, *warnings)
         return self._add_unreadable(replace(batch, warnings=warnings), unreadable)
 
     def _divide(
@@ -182,7 +183,13 @@ class _UnitBatch:
             for file in self.files
             if file.name in unreadable
         ]
-        return add_unreadable_files(batch, files, self.ingest_target)
+        return add_unreadable_files(batch, files, self.ingest_target, self._suggest)
+
+    def _suggest(self, request: LoadRequest, file: LocalFile, text_columns: Collection[str]) -> SuggestedOptions:
+        """Suggest options where the files are read."""
+        suggester = OptionSuggester(replace(request, files=(file,)), self.ingest_target.store.files, text_columns)
+        [suggested] = self.runner.run(suggester, [file])
+        return suggested
 
     def _report(self, activity: str) -> ReportUnits:
         return lambda done, total: self.ingest_target.report(f"{activity} on executors", done, total)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runnel import temp_dirs
-from runnel.connect.feed.protocol import FetchedFile, SharedFile
+from runnel.connect.files.fetched_file import FetchedFile, SharedFile
 from runnel.connect.files.file_patterns import LocalFile
 from runnel.connect.ingest.detect.local_files import fetch_objects
 from runnel.lake.iceberg.file_io import list_files, local_path

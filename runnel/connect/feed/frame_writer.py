@@ -13,7 +13,6 @@ from runnel.lake.scan.duckdb_connection import connect_duckdb, limit_resources
 from runnel.spark.executors.task_limits import ExecutorLimits, read_executor_limits
 
 if TYPE_CHECKING:
-    import duckdb
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
@@ -45,7 +44,7 @@ class FramePartitionWriter:
         limit_resources(self.limits.threads, self.limits.memory_bytes)
         writer: pq.ParquetWriter | None = None
         row_count = hash_sum = 0
-        with self.scratch.open_folder() as folder, connect_duckdb() as connection:
+        with self.scratch.open_folder() as folder:
             path = folder.path / "rows.parquet"
             for batch in batches:
                 if not batch.num_rows:
@@ -55,7 +54,7 @@ class FramePartitionWriter:
                 writer = writer or pq.ParquetWriter(path, schema, compression="zstd")
                 writer.write_batch(batch.cast(schema))
                 row_count += batch.num_rows
-                hash_sum += _sum_row_hashes(connection, batch)
+                hash_sum += _sum_row_hashes(batch)
             if writer is None:
                 return
             writer.close()
@@ -74,14 +73,14 @@ def write_frame(frame: "DataFrame", scratch: SharedScratch, name: str) -> Writte
     return WrittenFrame(parts, f"{frame.schema.simpleString()}:{rows}:{hash_sum}")
 
 
-def _sum_row_hashes(connection: "duckdb.DuckDBPyConnection", batch: "pa.RecordBatch") -> int:
+def _sum_row_hashes(batch: "pa.RecordBatch") -> int:
     import pyarrow as pa
 
-    connection.register("frame_rows", pa.Table.from_batches([batch]))
-    sql = "SELECT sum(CAST(md5_number_lower(CAST(to_json(frame_rows) AS VARCHAR)) AS HUGEINT)) FROM frame_rows"
-    [hash_sum] = connection.execute(sql).fetchone() or (0,)
-    connection.unregister("frame_rows")
-    return int(hash_sum)
+    with connect_duckdb() as connection:
+        connection.register("frame_rows", pa.Table.from_batches([batch]))
+        sql = "SELECT sum(CAST(md5_number_lower(CAST(to_json(frame_rows) AS VARCHAR)) AS HUGEINT)) FROM frame_rows"
+        [hash_sum] = connection.execute(sql).fetchone() or (0,)
+        return int(hash_sum)
 
 
 def _allow_nulls(kind: "pa.DataType") -> "pa.DataType":

@@ -22,7 +22,7 @@ from bench.peers import runnel as command
 from tests.servers.spark_cluster import Cluster
 
 EXECUTORS = 2
-TIMES = 2
+TIMES = 3
 _SECRET = "BENCH_CLUSTER_SECRET"
 _EXECUTOR_MEMORY = "1g"
 _SETTINGS = """[project]
@@ -231,6 +231,7 @@ def compare_files(ending: str, size: int, source: str, job: str, *, times_larger
         folder = Path(name)
         data, more = folder / "data", folder / "more"
         write_files(data, ending, size, _FILES)
+        os.sync()  # the first measurement is not slowed down by files that are still being written
         bytes_written = sum(file.stat().st_size for file in data.iterdir())
         comparison = Comparison(
             f"executors: {ending} of {bytes_written / 1e6:,.0f} MB",

@@ -57,7 +57,7 @@ def warn_of_first_types(
 def warn_of_unreadable(
     source: Source, unreadable_files: Sequence[UnreadableFile], suggest: Suggest = suggest_options
 ) -> tuple[str, ...]:
-    """Return the options with which the first unreadable file could be read; its reason is told elsewhere."""
+    """Return the options with which the first unreadable file could be read; other warnings say why it was not."""
     for file in [unreadable_file.file for unreadable_file in unreadable_files[:1]]:
         suggested = suggest(build_request(source, [file]), file, ())
         if suggested.options:

@@ -294,7 +294,7 @@ def test_progress_is_told(data: Writing, loading: Loading):
     told: list[tuple[str, int, int | None]] = []
     loading(data("a.csv", "id\n1\n2\n"), progress=lambda *step: told.append(step))
     in_units = [(f"{step} on executors", 1, 1) for step in ("inspecting", "checking", "writing")]
-    # While executors work, their progress is told several times a second, whether it changed or not.
+    # While executors work, their progress is reported several times a second, even if nothing changed.
     finished = dict.fromkeys(step for step in told if step[2] is None or step[1] == step[2])
     assert list(finished) in ([("checking", 0, None), ("writing", 2, None)], in_units)
 

@@ -16,6 +16,7 @@ from statistics import median
 
 from bench.cluster_driver import WARM_UP
 from bench.figure import Figure
+from bench.machine_scaling import measure_machine
 from bench.order_files import ANSWER, SCHEMA, link_files, write_files
 from bench.peers import CATALOG, Stock, timed
 from bench.peers import runnel as command
@@ -226,25 +227,38 @@ class Comparison:
 
 
 def compare_files(ending: str, size: int, source: str, job: str, *, times_larger: int = 0) -> list[Figure]:
-    """Compare the ingest of files of `size` bytes in all; also the memory for so many times as many."""
+    """Compare the ingest of files of twice `size` bytes; also the memory for `size` and for so many times as much."""
     with start_cluster() as cluster, tempfile.TemporaryDirectory(prefix="runnel-bench-") as name:
         folder = Path(name)
-        data, more = folder / "data", folder / "more"
+        data, doubled, more = folder / "data", folder / "doubled", folder / "more"
         write_files(data, ending, size, _FILES)
         os.sync()  # the first measurement is not slowed down by files that are still being written
-        bytes_written = sum(file.stat().st_size for file in data.iterdir())
+        files = sorted(data.iterdir())
+        bytes_written = sum(file.stat().st_size for file in files)
+        label = f"executors: {ending} of {2 * bytes_written / 1e6:,.0f} MB"
+        figures = [measure_machine(label, files)]
+        link_files(doubled, data, 2)
         comparison = Comparison(
-            f"executors: {ending} of {bytes_written / 1e6:,.0f} MB",
+            label,
             cluster,
             folder,
-            source.format(data=data, schema=SCHEMA),
-            job.format(data=str(data), schema=SCHEMA, catalog=CATALOG),
+            source.format(data=doubled, schema=SCHEMA),
+            job.format(data=str(doubled), schema=SCHEMA, catalog=CATALOG),
             ANSWER,
         )
-        figures = comparison.measure(has_targets=True)
+        figures = [*comparison.measure(has_targets=True), *figures]
         if times_larger:
             link_files(more, data, times_larger)
-            (folder / "larger").mkdir()
-            larger = replace(comparison, folder=folder / "larger", flow=source.format(data=more, schema=SCHEMA))
-            figures.append(comparison.measure_memory(larger, times_larger))
+            small, large = (
+                replace(
+                    comparison,
+                    name=f"executors: {ending} of {bytes_written / 1e6:,.0f} MB",
+                    folder=folder / folder_name,
+                    flow=source.format(data=files_folder, schema=SCHEMA),
+                )
+                for folder_name, files_folder in (("smaller", data), ("larger", more))
+            )
+            small.folder.mkdir()
+            large.folder.mkdir()
+            figures.append(small.measure_memory(large, times_larger))
         return figures

@@ -5,7 +5,7 @@ import sys
 from bench.clustered import compare_files
 from bench.figure import Figure
 
-BYTES = 400_000_000
+BYTES = 800_000_000
 SOURCE = 'rn.source("ods.orders", rn.files("{data}/*.parquet", schema="{schema}"))'
 JOB = """
 rows = spark.read.parquet({data!r})

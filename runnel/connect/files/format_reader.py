@@ -99,13 +99,11 @@ class DocumentOptions:
 class ReaderOptions:
     """How files are opened. `expected` columns exist, all null, even if no object of JSON lines has them.
 
-    If `columns` are settled already, they are not looked for again. `will_merge` says that the columns of these files
-    are merged with those of others.
+    If `columns` are settled already, they are not looked for again.
     """
 
     expected: tuple[str, ...] = ()
     columns: tuple[FileColumn, ...] | None = None
-    will_merge: bool = False
 
 
 class FormatReader(Protocol):

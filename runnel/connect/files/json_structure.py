@@ -5,13 +5,16 @@ name of a type; `JSON` stands for values of several shapes. But an object that i
 too, is `{}` here: merged with an object that has fields it has those fields.
 
 DuckDB lists keys in the order in which its threads met them. Here, keys are in the order of the first lines of each
-file, so that equal files make equal tables.
+file, so that equal files make equal tables. And it keeps all lines in memory, several times, to find their structure.
+Here, it gets some lines at a time, and what they have is merged.
 """
 
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
+
+import pyarrow as pa
 
 from runnel.connect.files.file_patterns import KeyOrder
 from runnel.lake.scan.duckdb_types import quote_literal
@@ -25,6 +28,9 @@ Structure = Any
 """A dict of structures, a list of one structure, or a text."""
 HEAD_BYTES = 64 << 10  # the start of a file, which has its first lines
 _FIRST_LINES = 10
+CHUNK_BYTES = 4 << 20
+_BATCH_ROWS = 2048  # as many as DuckDB reads at once
+_CHUNK = "runnel_json_chunk"
 _ELEMENT = ""  # stands for the elements of an array in a KeyOrder
 
 
@@ -41,29 +47,58 @@ class JsonFacts:
     key_order: KeyOrder = ()
 
 
-def read_facts(
-    con: "duckdb.DuckDBPyConnection", objects_sql: str, key_order: KeyOrder, *, will_merge: bool = False
-) -> JsonFacts:
-    """Return the facts of the objects in the column `json` of a FROM clause.
+def read_facts(con: "duckdb.DuckDBPyConnection", objects_sql: str, key_order: KeyOrder) -> JsonFacts:
+    """Return the facts of the objects in the column `json` of a FROM clause."""
+    facts = JsonFacts({}, {}, {}, key_order)
+    with con.cursor() as chunk_con:
+        for chunk in _iterate_chunks(con.sql(f"SELECT CAST(json AS VARCHAR) AS text FROM {objects_sql}")):
+            chunk_con.register(_CHUNK, chunk)
+            facts = merge_facts([facts, _read_chunk_facts(chunk_con, facts)])
+            chunk_con.unregister(_CHUNK)
+    return facts
 
-    Facts that are merged with others must tell empty objects from mixed values, which takes one more look at the lines.
-    """
+
+def _iterate_chunks(lines: "duckdb.DuckDBPyRelation") -> Iterator[pa.Table]:
+    """Yield lines in chunks of about CHUNK_BYTES."""
+    batches: list[pa.RecordBatch] = []
+    waiting_bytes = 0
+    for batch in cast("Iterable[pa.RecordBatch]", lines.to_arrow_reader(_BATCH_ROWS)):
+        batches.append(batch)
+        waiting_bytes += batch.nbytes
+        if waiting_bytes >= CHUNK_BYTES:
+            yield pa.Table.from_batches(batches)
+            batches, waiting_bytes = [], 0
+    if batches:
+        yield pa.Table.from_batches(batches)
+
+
+def _read_chunk_facts(con: "duckdb.DuckDBPyConnection", known_facts: JsonFacts) -> JsonFacts:
+    """Return the facts of a chunk; keys with mixed values in earlier chunks need no second look."""
+    objects_sql = f"(SELECT CAST(text AS JSON) AS json FROM {_CHUNK})"
     [keys] = _read_structures(con, ["json"], objects_sql)
     keys = keys if isinstance(keys, dict) else {}
-    if will_merge:
-        keys = {name: _mark_empty_objects(con, objects_sql, (name,), structure) for name, structure in keys.items()}
+    keys = {
+        name: _mark_empty_objects(con, objects_sql, (name,), structure, known_facts.keys.get(name))
+        for name, structure in keys.items()
+    }
     mixed_names = [name for name, structure in keys.items() if structure == MIXED]
     values = [f"json_extract(json, {quote_literal(make_json_pointer(name))})" for name in mixed_names]
     expressions = [
         f"CASE WHEN json_type({value}) = '{kind}' THEN {value} END" for kind in ("OBJECT", "ARRAY") for value in values
     ]
     shapes = _read_structures(con, expressions, objects_sql)
-    objects, arrays = shapes[: len(mixed_names)], shapes[len(mixed_names) :]
-    return JsonFacts(keys, _drop_missing(mixed_names, objects), _drop_missing(mixed_names, arrays), key_order)
-
-
-def _drop_missing(names: list[str], shapes: list[Structure]) -> dict[str, Structure]:
-    return {name: shape for name, shape in zip(names, shapes, strict=True) if shape not in (None, "NULL")}
+    objects, arrays = (
+        {
+            name: _mark_empty_objects(con, objects_sql, (name,), shape, known_shapes.get(name))
+            for name, shape in zip(mixed_names, kind_shapes, strict=True)
+            if shape not in (None, "NULL")
+        }
+        for kind_shapes, known_shapes in (
+            ([{} if shape == MIXED else shape for shape in shapes[: len(mixed_names)]], known_facts.objects),
+            (shapes[len(mixed_names) :], known_facts.arrays),
+        )
+    )
+    return JsonFacts(keys, objects, arrays)
 
 
 def merge_facts(facts: Iterable[JsonFacts]) -> JsonFacts:
@@ -191,14 +226,26 @@ def _read_structures(con: "duckdb.DuckDBPyConnection", values: list[str], object
 
 
 def _mark_empty_objects(
-    con: "duckdb.DuckDBPyConnection", objects_sql: str, path: tuple[str | None, ...], structure: Structure
+    con: "duckdb.DuckDBPyConnection",
+    objects_sql: str,
+    path: tuple[str | None, ...],
+    structure: Structure,
+    known: Structure,
 ) -> Structure:
-    """Return a structure with `{}` for objects that are all empty; `path` has None for the elements of a list."""
+    """Return a structure with `{}` for objects that are all empty; `path` has None for the elements of a list.
+
+    Where the structure of earlier lines is `known` to be mixed, it stays mixed.
+    """
     if isinstance(structure, dict):
-        return {name: _mark_empty_objects(con, objects_sql, (*path, name), kind) for name, kind in structure.items()}
+        known_fields = known if isinstance(known, dict) else {}
+        return {
+            name: _mark_empty_objects(con, objects_sql, (*path, name), kind, known_fields.get(name))
+            for name, kind in structure.items()
+        }
     if isinstance(structure, list):
-        return [_mark_empty_objects(con, objects_sql, (*path, None), structure[0])]
-    if structure == MIXED and set(_list_value_types(con, objects_sql, path)) == {"OBJECT"}:
+        known_element = known[0] if isinstance(known, list) else None
+        return [_mark_empty_objects(con, objects_sql, (*path, None), structure[0], known_element)]
+    if structure == MIXED != known and set(_list_value_types(con, objects_sql, path)) == {"OBJECT"}:
         return {}
     return structure
 

@@ -69,7 +69,7 @@ class JsonReader:
             key_order: KeyOrder = ()
             for file in files:
                 key_order = merge_key_orders(key_order, _find_key_order(file))
-            self.facts = read_facts(con, objects_sql, key_order, will_merge=options.will_merge)
+            self.facts = read_facts(con, objects_sql, key_order)
             self.columns = list_columns(self.facts, options.expected, text_format, label_files(files))
 
     def build_select(self, file: LocalFile | None = None) -> str:

@@ -178,19 +178,39 @@ def find_damaged_files(
             con.execute(f"SELECT {columns} FROM ({reader.build_select()})").fetchall()
             reader.pop_rejected()
         except (duckdb.Error, pa.ArrowException) as error:
+            raise_if_out_of_memory(error, request)
             damaged_files.append(UnreadableFile(file, describe_unreadable(error, replace(request, files=(file,)))))
     return tuple(damaged_files)
 
 
+def raise_if_out_of_memory(error: Exception, request: LoadRequest) -> None:
+    """Raise an error of its own if memory ran out: no file is to blame for that, and none is left out."""
+    import duckdb
+    import pyarrow as pa
+
+    if isinstance(error, duckdb.OutOfMemoryException | pa.ArrowMemoryError):
+        what = f"there is not enough memory or disk space to read {request.files_label}: {_first_line(error)}"
+        fix = (
+            "give the process more memory (on executors: spark.executor.memory under [spark.conf]), "
+            "or divide the files into smaller ones"
+        )
+        raise RunnelError("READ_OUT_OF_MEMORY", what, at=request.files[0].name, fix=fix) from error
+
+
 def describe_unreadable(error: Exception, request: LoadRequest) -> Mistake:
     """Return what to tell about files that DuckDB, or Arrow, gave up on."""
+    raise_if_out_of_memory(error, request)
     if request.format == CSV:
         for file in request.files:
             explanation = csv.explain_failure(file, request.csv)
             if explanation is not None:
                 return explanation
-    lines = str(error).split(": ", 1)[-1].splitlines()
-    what = f"{request.files_label} can't be read as {request.format}: {lines[0] if lines else error}"
+    what = f"{request.files_label} can't be read as {request.format}: {_first_line(error)}"
     return Mistake(
         "LOAD_UNREADABLE", what, at=request.files[0].name, fix="look at the file; write it again if it is damaged"
     )
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).split(": ", 1)[-1].splitlines()
+    return lines[0] if lines else str(error)

@@ -21,6 +21,7 @@ from runnel.connect.files.open_files import (
     find_damaged_files,
     inspect_files,
     open_reader,
+    raise_if_out_of_memory,
 )
 from runnel.connect.files.scratch_files import ScratchFiles
 from runnel.connect.ingest.bad_rows import QuarantineOutput, QuarantineTarget, SetAside
@@ -183,6 +184,7 @@ def _read_request(
                         batch_reader.read(con, reader, scratch), unreadable_files, ingest_target
                     )
             except (duckdb.Error, pa.ArrowException) as error:
+                raise_if_out_of_memory(error, request)
                 rejected_files = find_damaged_files(con, request, readable_files, scratch) if skip_unreadable else ()
                 if not rejected_files:
                     raise describe_unreadable(error, request) from error

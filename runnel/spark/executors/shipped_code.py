@@ -1,4 +1,8 @@
-"""Ship Python code to executors: Runnel itself, and the code of a project, as zip files on their import path."""
+"""Ship Python code to the import path of executors: Runnel itself as a folder, the code of a project as a zip file.
+
+Before each task, Spark lets Python read the directory of each zip file again, once for each package that was imported
+from it: 0.15 s for Runnel as a zip file.
+"""
 
 import io
 import threading
@@ -14,7 +18,8 @@ from runnel.spark.per_driver_cache import PerDriverCache
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-RUNNEL_ZIP = "runnel-package.zip"
+_RUNNEL_ZIP = "runnel-package.zip"
+_RUNNEL_FOLDER = "runnel-package"  # into which each executor unpacks it
 _CODE_VARIABLE = "runnel_code_id"  # in the environment of Python workers, for nobody to set
 _FIXED_TIME = (1980, 1, 1, 0, 0, 0)  # equal files make equal archives
 _guard = threading.Lock()
@@ -25,9 +30,10 @@ def ship_runnel(context: "SparkContext", folder: Path) -> None:
     """Let executors import this Runnel, whatever version is installed there. Writes an archive into `folder`."""
     package = Path(__file__).parent.parent.parent
     files = {f"runnel/{path.relative_to(package).as_posix()}": path.read_bytes() for path in _list_modules(package)}
-    archive = folder / RUNNEL_ZIP
+    archive = folder / _RUNNEL_ZIP
     archive.write_bytes(build_archive(files))
-    context.addPyFile(str(archive))
+    context.addArchive(f"{archive}#{_RUNNEL_FOLDER}")
+    context._python_includes = [*(context._python_includes or ()), _RUNNEL_FOLDER]
 
 
 def ship_project(context: "SparkContext", code_id: str, files: Mapping[str, bytes]) -> None:

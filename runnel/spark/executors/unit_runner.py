@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 Unit = TypeVar("Unit")
 Result = TypeVar("Result")
-POLL_SECONDS = 0.1
+POLL_SECONDS = 0.5
 
 
 @dataclass(frozen=True)

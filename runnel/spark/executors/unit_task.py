@@ -4,6 +4,8 @@ Runs on executors, without a session. Spark would try an error that is raised ag
 and those of a split travel with the pieces.
 """
 
+import gc
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -13,6 +15,7 @@ from runnel.lake.scan.duckdb_connection import limit_resources
 from runnel.lake.work_runner import Merge, Split
 from runnel.spark.executors.task_limits import ExecutorLimits
 
+_exempt_count = 0  # of the modules that the garbage collector of this process passes over
 Unit = TypeVar("Unit")
 Result = TypeVar("Result")
 ErrorJson = dict[str, str | int | None]
@@ -40,6 +43,8 @@ class UnitTask(Generic[Unit, Result]):
             return UnitOutcome(self.work(unit))
         except RunnelError as error:
             return UnitOutcome(error=error.to_json_with_kind())
+        finally:
+            _exempt_modules()
 
 
 @dataclass(frozen=True)
@@ -107,3 +112,12 @@ def _read_pieces(pieces: Iterator[bytes | FailedSplit]) -> Iterator[bytes]:
 def _apply_limits(limits: ExecutorLimits | None) -> None:
     if limits is not None:
         limit_resources(limits.threads, limits.memory_bytes)
+
+
+def _exempt_modules() -> None:
+    """Let the garbage collector pass over all modules: Spark collects garbage after each task, for 0.1 s otherwise."""
+    global _exempt_count
+    if len(sys.modules) != _exempt_count:
+        gc.collect()
+        gc.freeze()
+        _exempt_count = len(sys.modules)

@@ -17,7 +17,7 @@ _FINE_CLOCK_NS, _COARSE_CLOCK_NS = (
     _SECOND_NS // 20,
     2 * _SECOND_NS,
 )  # clock granularity: for how long writes may leave a file's time the same
-HASHED_BYTES = 128 << 20  # of a larger file, only the ends are read
+HASHED_BYTES = 16 << 20  # of a larger file, only the ends are read
 _END_BYTES = 1 << 20
 _CREATE = "create table if not exists digests (path text primary key, size integer, modified_ns integer, sha256 text)"
 _INSERT = "insert or replace into digests values (?, ?, ?, ?)"

@@ -22,6 +22,7 @@ from runnel.connect.files.open_files import (
     find_damaged_files,
     inspect_files,
     open_reader,
+    raise_if_out_of_memory,
 )
 from runnel.connect.files.scratch_files import ScratchFiles
 from runnel.connect.ingest.bad_rows import QuarantineTarget
@@ -138,9 +139,7 @@ class UnitFiles:
         """Return the reader of the readable files, with the columns that are settled, if they are."""
         files = exclude_unreadable(self.files, self.unreadable)
         expected = tuple(column.name for column in self.request.schema)
-        return open_reader(
-            self.con, self.request, files, self.scratch, ReaderOptions(expected, columns, will_merge=True)
-        )
+        return open_reader(self.con, self.request, files, self.scratch, ReaderOptions(expected, columns))
 
     @property
     def shared_names(self) -> frozenset[str]:
@@ -158,6 +157,7 @@ class UnitFiles:
         try:
             return read(self.open_reader(columns))
         except (duckdb.Error, pa.ArrowException) as error:
+            raise_if_out_of_memory(error, self.request)
             if self._unit.byte_range is not None:
                 self._is_undivided, self.files = True, ()
                 return None

@@ -21,7 +21,7 @@ from runnel.project.work_places import create_work_context
 if TYPE_CHECKING:
     from runnel.client.lake import Lake
 
-WARM_UP = "ods.warm_up"  # a source of every project: small files, which the executors read first
+WARM_UPS = ("ods.warm_up_1", "ods.warm_up_2", "ods.warm_up_3")  # sources of every project: small files, read first
 _START_SECONDS = 120
 
 
@@ -29,7 +29,8 @@ def main(project: str, operation: str, table: str, executors: int) -> None:
     """Measure one operation on a table, with this number of executors."""
     with rn.open(project) as lake:
         _await_executors(lake, executors)
-        _require_success(lake, WARM_UP)
+        for warm_up in WARM_UPS:
+            _require_success(lake, warm_up)
         started = time.perf_counter()
         if operation == "compact":
             work = create_work_context(lake.settings, lake.spark_provider.get, "compact")

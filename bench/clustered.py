@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 
-from bench.cluster_driver import WARM_UP
+from bench.cluster_driver import WARM_UPS
 from bench.figure import Figure
 from bench.machine_scaling import measure_machine
 from bench.order_files import ANSWER, SCHEMA, link_files, write_files
@@ -42,12 +42,13 @@ spark.cores.max = {executors}
 """
 _FILES = 8
 _WARM_FILES = 8
-_WARM_SOURCE = f'rn.source("{WARM_UP}", rn.files("warm/*.csv", schema="id long"))\n'
+_WARM_SOURCES = "".join(f'rn.source("{name}", rn.files("warm/*.csv", schema="id long"))\n' for name in WARM_UPS)
 _WARM_JOB = f"""
 import time
 while spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size() - 1 < {EXECUTORS}:
     time.sleep(0.1)
-spark.range(100000).repartition(8).write.format("noop").mode("overwrite").save()
+for _ in range({len(WARM_UPS)}):
+    spark.range(100000).repartition(8).write.format("noop").mode("overwrite").save()
 """
 
 
@@ -85,7 +86,7 @@ class ClusterProject:
     def create(self, executors: int = EXECUTORS) -> "ClusterProject":
         """Write the project."""
         (self.folder / "flows").mkdir(parents=True)
-        (self.folder / "flows" / "flow.py").write_text(f"import runnel as rn\n\n{_WARM_SOURCE}{self.flow}\n")
+        (self.folder / "flows" / "flow.py").write_text(f"import runnel as rn\n\n{_WARM_SOURCES}{self.flow}\n")
         write_settings(self.folder, self.cluster, executors)
         (self.folder / "warm").mkdir()
         for number in range(_WARM_FILES):

@@ -1,5 +1,6 @@
 """Compaction on the executors of a cluster: one executor and two, against Iceberg's own procedure on Spark; memory."""
 
+import os
 import sys
 import tempfile
 from dataclasses import replace
@@ -7,6 +8,7 @@ from pathlib import Path
 
 from bench.clustered import Comparison, start_cluster
 from bench.figure import Figure
+from bench.machine_scaling import measure_machine
 from bench.order_files import ANSWER, SCHEMA, link_files, write_files
 from bench.peers import CATALOG
 
@@ -27,22 +29,35 @@ def run(size: int = BYTES) -> list[Figure]:
     """Return the measurements; nothing is left behind."""
     with start_cluster() as cluster, tempfile.TemporaryDirectory(prefix="runnel-bench-") as name:
         folder = Path(name)
-        data, more = folder / "data", folder / "more"
+        data, doubled, more = folder / "data", folder / "doubled", folder / "more"
         write_files(data, "parquet", size, max(8, size // FILE_BYTES))
+        os.sync()
+        link_files(doubled, data, 2)
         link_files(more, data, LARGER)
-        (folder / "larger").mkdir()
+        label = f"executors: compact {2 * size / 1e6:,.0f} MB"
+        figures = [measure_machine(label, sorted(data.iterdir()))]
         comparison = Comparison(
-            f"executors: compact {size / 1e6:,.0f} MB",
+            label,
             cluster,
             folder,
             "",
-            JOB.format(data=data, schema=SCHEMA, catalog=CATALOG, target=TARGET_BYTES),
+            JOB.format(data=doubled, schema=SCHEMA, catalog=CATALOG, target=TARGET_BYTES),
             ANSWER,
             operation="compact",
-            prepare=f"load ods.orders {data}/*.parquet --in-place",
+            prepare=f"load ods.orders {doubled}/*.parquet --in-place",
         )
-        larger = replace(comparison, folder=folder / "larger", prepare=f"load ods.orders {more}/*.parquet --in-place")
-        return [*comparison.measure(has_targets=True), comparison.measure_memory(larger, LARGER)]
+        small, large = (
+            replace(
+                comparison,
+                name=f"executors: compact {size / 1e6:,.0f} MB",
+                folder=folder / folder_name,
+                prepare=f"load ods.orders {files_folder}/*.parquet --in-place",
+            )
+            for folder_name, files_folder in (("smaller", data), ("larger", more))
+        )
+        small.folder.mkdir()
+        large.folder.mkdir()
+        return [*comparison.measure(has_targets=True), *figures, small.measure_memory(large, LARGER)]
 
 
 if __name__ == "__main__":

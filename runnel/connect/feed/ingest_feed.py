@@ -3,9 +3,11 @@
 Both are done in this process, or in work units on the executors of Spark.
 """
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from runnel import temp_dirs
 from runnel.connect.feed import failpoints
@@ -18,6 +20,7 @@ from runnel.connect.feed.protocol import (
     FetchedRows,
     FetchPlace,
     FrameFeed,
+    QuarantiningFeed,
     UnitFeed,
 )
 from runnel.connect.feed.row_displacer import DisplacedFiles
@@ -25,6 +28,7 @@ from runnel.connect.feed.state import compute_content, record_feed_state
 from runnel.connect.feed.target_comparison import TargetComparison
 from runnel.connect.feed.upsert import KeyPaths, displace_places, displace_rows
 from runnel.connect.files.file_patterns import LocalFile, make_local_file
+from runnel.connect.ingest.bad_rows import QuarantineOutput, QuarantineTarget
 from runnel.connect.ingest.batch_reader import IngestBatch, prepare_target, read_batch
 from runnel.connect.ingest.ingest import IngestResult, IngestTarget
 from runnel.connect.ingest.shared_scratch import SharedScratch, open_scratch
@@ -35,8 +39,12 @@ from runnel.declare.model.endpoints import Files
 from runnel.lake.iceberg import table_metadata
 from runnel.lake.iceberg.manifests import read_entries
 from runnel.lake.iceberg.snapshots import VersionEdit, stage_version
+from runnel.lake.iceberg.table_metadata import drop_history
 from runnel.lake.work_runner import ProcessRunner, WorkRunner
 from runnel.model.work_place import EXECUTORS
+
+if TYPE_CHECKING:
+    from pyiceberg.table.metadata import TableMetadata
 
 
 def ingest_feed(
@@ -47,6 +55,11 @@ def ingest_feed(
     Raises if rows are bad and the source's `on_bad` is "stop"; then nothing must be published.
     """
     runner = _choose_runner(target, feed, changes)
+    quarantine_metadata = _load_quarantine(target)
+    if quarantine_metadata is not None and isinstance(feed, QuarantiningFeed):
+        feed.quarantine_to(
+            QuarantineOutput(target.store.files, target.run, QuarantineTarget(drop_history(quarantine_metadata)))
+        )
     with ExitStack() as stack:
         target_table = TargetComparison(target.store, target.base)
         if runner.place.name == EXECUTORS and isinstance(feed, UnitFeed):
@@ -61,7 +74,7 @@ def ingest_feed(
             fetched = feed.fetch(state, changes, folder, target.report)
         failpoints.reach(failpoints.FETCHED)
         with describe_source_errors(target.source):
-            batch = _read_fetched_files(target, fetched, runner)
+            batch = _read_fetched_files(target, fetched, runner, quarantine_metadata)
         failpoints.reach(failpoints.READ)
         location = _stage_version(target, batch, fetched, target_table)
     failpoints.reach(failpoints.STAGED)
@@ -71,8 +84,8 @@ def ingest_feed(
         rows=batch.written.rows,
         files=len(fetched.parts) + len(fetched.shared_parts),
         processed_files=(record_feed_state(fetched.state, fetched.identity),),
-        dropped=batch.dropped + len(fetched.bad_rows),
-        quarantine=_stage_quarantine(target, batch, fetched),
+        dropped=batch.dropped + len(fetched.bad_rows) + fetched.dropped,
+        quarantine=_stage_quarantine(target, batch, fetched, quarantine_metadata),
         new_columns=batch.new_columns,
         warnings=fetched.warnings,
         oldest_at=fetched.oldest_at,
@@ -107,8 +120,24 @@ def _choose_runner(target: IngestTarget, feed: Feed, changes: FeedChanges) -> Wo
     return target.choose_runner(changes.estimate_bytes)
 
 
-def _read_fetched_files(target: IngestTarget, fetched: FetchedRows, runner: WorkRunner) -> IngestBatch:
+def _load_quarantine(target: IngestTarget) -> "TableMetadata | None":
+    """Return the metadata of the quarantine table that bad rows are written for, if they are set aside."""
+    if target.source.on_bad != "quarantine":
+        return None
+    return quarantine.load_or_build_metadata(target.store, target.quarantine, target.source.table)
+
+
+def _is_reread(target: IngestTarget, fetched: FetchedRows) -> bool:
+    """Tell whether bad rows may be in the quarantine already: then they are compared with those that are there."""
+    return target.quarantine is not None and fetched.mode != "append"
+
+
+def _read_fetched_files(
+    target: IngestTarget, fetched: FetchedRows, runner: WorkRunner, quarantine_metadata: "TableMetadata | None"
+) -> IngestBatch:
     """Read all fetched files, by the source's `on_bad` policy."""
+    is_written = quarantine_metadata is not None and not _is_reread(target, fetched)
+    quarantine_target = QuarantineTarget(quarantine_metadata) if quarantine_metadata and is_written else None
     local_parts = [part for part in fetched.parts if part.path.stat().st_size]
     shared_parts = [part for part in fetched.shared_parts if part.bytes]
     from_scratch, source = target.base is None, target.source
@@ -127,11 +156,18 @@ def _read_fetched_files(target: IngestTarget, fetched: FetchedRows, runner: Work
             {},
             from_scratch=from_scratch,
             combine_files=True,
+            quarantine=quarantine_target,
         )
     if not local_parts:
         return IngestBatch(prepare_target(target.store, file_source, (), target.base, from_scratch=from_scratch))
     files = [make_local_file(part.name, part.path) for part in local_parts]
-    return read_batch(replace(target, source=file_source), files, from_scratch=from_scratch, combine_files=True)
+    return read_batch(
+        replace(target, source=file_source),
+        files,
+        from_scratch=from_scratch,
+        combine_files=True,
+        quarantine=quarantine_target,
+    )
 
 
 def _stage_version(
@@ -170,20 +206,31 @@ def _stage_version(
     )
 
 
-def _stage_quarantine(target: IngestTarget, batch: IngestBatch, fetched: FetchedRows) -> tuple[str, str] | None:
+def _stage_quarantine(
+    target: IngestTarget, batch: IngestBatch, fetched: FetchedRows, metadata: "TableMetadata | None"
+) -> tuple[str, str] | None:
     """Stage the quarantine table with the bad rows.
 
     Rows that were read again are not added twice; rows that a complete read no longer has are removed.
     """
-    store, quarantine_location = target.store, target.quarantine
+    store = target.store
     feed_rows = (replace(row, run=row.run or target.run) for row in fetched.bad_rows)
-    bad_rows = (*batch.set_aside.rows, *feed_rows) if target.source.on_bad == "quarantine" else ()
-    is_reread = quarantine_location is not None and fetched.mode != "append"
-    existing_rows = (
-        quarantine.read_version_rows(store, table_metadata.load_metadata(store, quarantine_location))
-        if quarantine_location is not None and is_reread
-        else []
-    )
+    bad_rows = (*batch.set_aside.rows, *feed_rows) if metadata is not None else ()
+    if target.quarantine is not None and _is_reread(target, fetched):
+        return _replace_quarantined_rows(target, fetched, target.quarantine, bad_rows)
+    files = (*batch.set_aside.files, *fetched.quarantine_files)
+    if metadata is None or not (files or bad_rows):
+        return None
+    base = target.quarantine or table_metadata.write_metadata(store, metadata, None)
+    location = quarantine.replace_owned_rows(store, base, bad_rows, (), files=files)
+    return location, location
+
+
+def _replace_quarantined_rows(
+    target: IngestTarget, fetched: FetchedRows, base: str, bad_rows: Sequence[QuarantinedRow]
+) -> tuple[str, str] | None:
+    store = target.store
+    existing_rows = quarantine.read_version_rows(store, table_metadata.load_metadata(store, base))
     existing_identities, bad_identities = (
         {_identify_row(row) for row in existing_rows},
         {_identify_row(row) for row in bad_rows},
@@ -193,7 +240,6 @@ def _stage_quarantine(target: IngestTarget, batch: IngestBatch, fetched: Fetched
     removed_rows = [row for row in existing_rows if is_complete and _identify_row(row) not in bad_identities]
     if not added_rows and not removed_rows:
         return None
-    base = quarantine_location or quarantine.create(store, target.source.table)
     location = (
         quarantine.replace_rows(store, base, removed_rows, added_rows)
         if removed_rows

@@ -13,6 +13,9 @@ from runnel.connect.files.fetched_file import FetchedFile, SharedFile
 from runnel.model.progress import Progress
 
 if TYPE_CHECKING:
+    from pyiceberg.manifest import DataFile
+
+    from runnel.connect.ingest.bad_rows import QuarantineOutput
     from runnel.connect.ingest.shared_scratch import SharedScratch
     from runnel.connect.load.quarantined_row import QuarantinedRow
     from runnel.lake.work_runner import WorkRunner
@@ -58,7 +61,8 @@ class FetchedRows:
       `removed_keys` are removed; if there are Parquet files `present_keys`, so are rows whose key is in none of them.
       `is_complete` tells that the table then has exactly the rows of the source.
 
-    `bad_rows` are rows that the feed could not decode, such as an invalid Avro message. `warnings` are for users,
+    `bad_rows` are rows that the feed could not decode. If it wrote them to the quarantine or dropped them, such as
+    invalid Avro messages, there are `quarantine_files` and their number, `dropped`, instead. `warnings` are for users,
     such as that messages expired. `oldest_at` is when, in seconds since 1970, the oldest row arrived in the system from
     which it was fetched, if that is known.
     """
@@ -72,6 +76,8 @@ class FetchedRows:
     present_keys: tuple[Path, ...] = ()
     is_complete: bool = False
     bad_rows: "tuple[QuarantinedRow, ...]" = ()
+    quarantine_files: "tuple[DataFile, ...]" = ()
+    dropped: int = 0
     warnings: tuple[str, ...] = ()
     oldest_at: float | None = None
     shared_parts: tuple[SharedFile, ...] = ()
@@ -144,3 +150,11 @@ class ComparingFeed(Protocol):
 
     def compare(self, target: TargetTable) -> None:
         """Remember the table; called before `fetch`."""
+
+
+@runtime_checkable
+class QuarantiningFeed(Protocol):
+    """A feed in mode `append` that writes rows that it can't decode to the quarantine as it reads them."""
+
+    def quarantine_to(self, output: "QuarantineOutput") -> None:
+        """Remember where bad rows go; called before rows are fetched, if the source's `on_bad` is "quarantine"."""

@@ -15,7 +15,7 @@ from runnel.connect.files.file_patterns import LocalFile
 from runnel.connect.files.format_reader import BadRow
 from runnel.connect.files.jsonl import JsonReader
 from runnel.connect.load import quarantine_files
-from runnel.connect.load.quarantine_files import QuarantineFileWriter, find_owner
+from runnel.connect.load.quarantine_files import BufferedQuarantineWriter, QuarantineFileWriter, find_owner
 from runnel.connect.load.quarantined_row import QuarantinedRow
 from runnel.connect.load.type_inference import FilesWithBadRows, InferredTypes, iterate_bad_rows
 from runnel.lake.scan.duckdb_types import quote_literal
@@ -66,6 +66,10 @@ class QuarantineOutput:
     target: QuarantineTarget | None = None
     owners: Mapping[str, str] = field(default_factory=dict)
     shares_files: bool = False
+
+    def open_writer(self) -> BufferedQuarantineWriter | None:
+        """Return a writer for rows that come one by one, if there is a target."""
+        return BufferedQuarantineWriter(self.store, self.target.metadata) if self.target is not None else None
 
     def set_aside(
         self,

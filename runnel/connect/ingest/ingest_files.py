@@ -71,9 +71,7 @@ def _load_quarantine(target: IngestTarget) -> "TableMetadata | None":
     """Return the metadata of the quarantine table that bad rows are written for, if they are set aside."""
     if target.source.on_bad != "quarantine":
         return None
-    if target.quarantine is not None:
-        return table_metadata.load_metadata(target.store, target.quarantine)
-    return quarantine.build_metadata(target.store, target.source.table)
+    return quarantine.load_or_build_metadata(target.store, target.quarantine, target.source.table)
 
 
 def _read_files(

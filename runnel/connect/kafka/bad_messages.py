@@ -2,33 +2,44 @@
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from runnel.connect.kafka.offset_range import OffsetRange
 from runnel.connect.load.quarantined_row import QuarantinedRow
 from runnel.declare.model.flow import Source
 from runnel.errors import RunnelError, plural
 
+if TYPE_CHECKING:
+    from pyiceberg.manifest import DataFile
+
+    from runnel.connect.ingest.bad_rows import QuarantineOutput
+
 _MAX_SHOWN = 20
 
 
 @dataclass(frozen=True)
 class BadMessageFacts:
-    """How many bad messages some work unit read, the first of them described, and those to quarantine."""
+    """How many bad messages were read, the first of them described, and the data files of those in quarantine."""
 
     count: int
     first_descriptions: tuple[str, ...]
-    quarantined_rows: tuple[QuarantinedRow, ...]
+    quarantine_files: "tuple[DataFile, ...]" = ()
 
 
 class BadMessages:
-    """Collects bad messages. If the source declares `on_bad="stop"`, `refuse_if_stop` raises."""
+    """Counts bad messages, and writes them to the quarantine if it has an `output`.
 
-    def __init__(self, source: Source) -> None:
+    If the source declares `on_bad="stop"`, `refuse_if_stop` raises.
+    """
+
+    def __init__(self, source: Source, output: "QuarantineOutput | None" = None) -> None:
         self._source = source
         self._first_descriptions: list[str] = []
-        self._quarantined_rows: list[QuarantinedRow] = []
+        self._quarantine_files: list[DataFile] = []
         self._count = 0
         self._quarantined_at = datetime.now(UTC)
+        self._run = output.run if output is not None else ""
+        self._writer = output.open_writer() if output is not None else None
 
     def add_message(self, span: OffsetRange, offset: int, value: bytes | None, reason: str) -> None:
         """Record a bad message, and quarantine it if the source says so."""
@@ -38,11 +49,10 @@ class BadMessages:
             self._first_descriptions.append(description)
         elif self._source.on_bad == "stop":
             self.refuse_if_stop(is_complete=False)
-        if self._source.on_bad == "quarantine":
+        if self._writer is not None:
             raw = None if value is None else value.decode(errors="backslashreplace")
-            self._quarantined_rows.append(
-                QuarantinedRow(raw, description, span.name_part(span.start, span.end - 1), "", self._quarantined_at)
-            )
+            name = span.name_part(span.start, span.end - 1)
+            self._writer.add(QuarantinedRow(raw, description, name, self._run, self._quarantined_at))
 
     def refuse_if_stop(self, *, is_complete: bool = True) -> None:
         """Raise if there were bad messages and the source declares `on_bad="stop"`."""
@@ -56,20 +66,15 @@ class BadMessages:
         fix = 'correct what writes them; take the good ones with on_bad="quarantine" or on_bad="drop"'
         raise RunnelError("SOURCE_BAD_ROWS", "\n".join(lines), at=str(self._source.place), fix=fix)
 
-    @property
-    def facts(self) -> BadMessageFacts:
-        """Return what was recorded."""
-        return BadMessageFacts(self._count, tuple(self._first_descriptions), tuple(self._quarantined_rows))
+    def finish(self) -> BadMessageFacts:
+        """Finish the data files of the quarantine, and return what was recorded."""
+        if self._writer is not None:
+            self._quarantine_files += self._writer.close()
+            self._writer = None
+        return BadMessageFacts(self._count, tuple(self._first_descriptions), tuple(self._quarantine_files))
 
     def add_facts(self, facts: BadMessageFacts) -> None:
         """Record the bad messages of a unit."""
         self._count += facts.count
         self._first_descriptions = [*self._first_descriptions, *facts.first_descriptions][:_MAX_SHOWN]
-        self._quarantined_rows += facts.quarantined_rows
-
-    @property
-    def rows(self) -> tuple[QuarantinedRow, ...]:
-        """Return one row for each bad message; if messages are dropped, only the number counts."""
-        if self._quarantined_rows:
-            return tuple(self._quarantined_rows)
-        return (QuarantinedRow(None, "", None, "", self._quarantined_at),) * self._count
+        self._quarantine_files += facts.quarantine_files

@@ -33,6 +33,8 @@ from runnel.model.progress import Progress
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
+    from runnel.connect.ingest.bad_rows import QuarantineOutput
+
 
 _SAMPLED_FROM = 100_000  # messages
 
@@ -55,11 +57,13 @@ class _Reading:
     def build_result(self, changes: FeedChanges, oldest_ms: int | None) -> FetchedRows:
         """Return what was read, without its files."""
         assert changes.until is not None and changes.identity is not None
+        facts = self.bad_messages.finish()
         return FetchedRows(
             (),
             changes.until["after"],
             self.expired.identity(changes.identity),
-            bad_rows=self.bad_messages.rows,
+            quarantine_files=facts.quarantine_files,
+            dropped=facts.count,
             warnings=self.expired.warnings,
             oldest_at=oldest_ms / 1000 if oldest_ms is not None else None,
         )
@@ -76,6 +80,11 @@ class KafkaFeed:
         self._origin = origin
         self._root = root
         self._message_bytes: int | None = None  # of a message, on average
+        self._quarantine_output: QuarantineOutput | None = None
+
+    def quarantine_to(self, output: "QuarantineOutput") -> None:
+        """Remember where bad messages go."""
+        self._quarantine_output = output
 
     def find_changes(self, state: FeedState | None, *, max_rows: int | None = None) -> FeedChanges:
         """Return how many messages were added since a state, without reading them.
@@ -130,7 +139,7 @@ class KafkaFeed:
         reading = self._begin_reading(changes)
         source = prepare_source(self._source, self._origin, self._root)
         units = divide_ranges(reading.ranges, place.runner.parallel_units)
-        fetcher = MessageFetcher(source, reading.ids, place.scratch)
+        fetcher = MessageFetcher(source, reading.ids, place.scratch, self._quarantine_output)
         results = place.runner.run(
             fetcher,
             units,
@@ -165,7 +174,7 @@ class KafkaFeed:
         ids = changes.until["after"]["ids"]
         lost_before = {(topic, number): count for topic, number, count in changes.until["lost"]}
         expired = ExpiredMessages(self._source, self._origin, self._client, ids, lost_before)
-        return _Reading(ranges, ids, BadMessages(self._source), expired)
+        return _Reading(ranges, ids, BadMessages(self._source, self._quarantine_output), expired)
 
     @cached_property
     def _client(self) -> KafkaClient:

@@ -20,6 +20,7 @@ from runnel.declare.model.secret import carry_if_secret
 from runnel.model.progress import Progress, ignore_progress
 
 if TYPE_CHECKING:
+    from runnel.connect.ingest.bad_rows import QuarantineOutput
     from runnel.connect.kafka.message import KafkaMessage
 
 
@@ -91,11 +92,15 @@ class UnitMessages:
 
 @dataclass(frozen=True)
 class MessageFetcher:
-    """Reads units into scratch files; can be pickled. `ids` are those of the announced topics."""
+    """Reads units into scratch files, and bad messages into the quarantine; can be pickled.
+
+    `ids` are those of the announced topics.
+    """
 
     source: Source
     ids: Mapping[str, str]
     scratch: SharedScratch
+    quarantine: "QuarantineOutput | None" = None
 
     def __call__(self, unit: MessageUnit) -> UnitMessages:
         """Read a unit."""
@@ -103,7 +108,8 @@ class MessageFetcher:
 
         origin = self.source.origin
         assert isinstance(origin, Kafka)
-        client, bad_messages = KafkaClient(origin, str(self.source.place)), BadMessages(self.source)
+        client = KafkaClient(origin, str(self.source.place))
+        bad_messages = BadMessages(self.source, self.quarantine)
         expired = ExpiredMessages(self.source, origin, client, self.ids, {})
         with self.scratch.open_folder() as folder:
             writer_factory = build_writer_factory(
@@ -111,7 +117,7 @@ class MessageFetcher:
             )
             files = read_messages(client, unit.ranges, writer_factory, expired, ignore_progress)
             parts = folder.share_files(files.parts)
-        return UnitMessages(parts, files.oldest_ms, bad_messages.facts, expired.lost_since)
+        return UnitMessages(parts, files.oldest_ms, bad_messages.finish(), expired.lost_since)
 
 
 def prepare_source(source: Source, origin: Kafka, root: Path) -> Source:

@@ -51,6 +51,11 @@ def build_metadata(store: "Store", table: "TableName") -> "TableMetadata":
     return table_metadata.build_metadata(store, quarantine_table_of(table), SCHEMA, properties=properties)
 
 
+def load_or_build_metadata(store: "Store", location: str | None, table: "TableName") -> "TableMetadata":
+    """Return the metadata of a version of a table's quarantine table; if there is none, of the first one."""
+    return build_metadata(store, table) if location is None else table_metadata.load_metadata(store, location)
+
+
 def append(store: "Store", base: str, rows: Iterable[QuarantinedRow]) -> str:
     """Stage a version of a quarantine table with more rows and return its location."""
     return replace_owned_rows(store, base, rows, ())

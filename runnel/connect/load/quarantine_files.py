@@ -1,7 +1,7 @@
 """Write quarantined rows to data files of a quarantine table, some rows at a time. Stages no version."""
 
 from collections.abc import Iterable, Mapping
-from itertools import islice
+from itertools import groupby, islice
 from typing import TYPE_CHECKING
 
 from runnel.connect.load.quarantined_row import QuarantinedRow
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 LEAST_SHARED = 32  # owners whose rows are written at once: then they share data files
 _BATCH_ROWS = 10_000
+_BATCH_BYTES = 8 << 20
 
 
 class QuarantineFileWriter:
@@ -61,6 +62,38 @@ class QuarantineFileWriter:
         if self._owner_writer is not None:
             self._data_files += self._owner_writer.close()
             self._owner_writer = None
+
+
+class BufferedQuarantineWriter:
+    """Writes rows that come one by one; only as many as make a batch are held in memory."""
+
+    def __init__(self, store: "FileAccess", metadata: "TableMetadata") -> None:
+        self._store = store
+        self._metadata = metadata
+        self._rows: list[QuarantinedRow] = []
+        self._bytes = 0
+        self._writer: QuarantineFileWriter | None = None
+
+    def add(self, row: QuarantinedRow) -> None:
+        """Write one more row."""
+        self._rows.append(row)
+        self._bytes += len(row.raw or "")
+        if len(self._rows) >= _BATCH_ROWS or self._bytes >= _BATCH_BYTES:
+            self._write_batch()
+
+    def close(self) -> "list[DataFile]":
+        """Finish all files and return them."""
+        if self._writer is None:
+            return write_quarantined_rows(self._store, self._metadata, self._rows)
+        self._write_batch()
+        return self._writer.close()
+
+    def _write_batch(self) -> None:
+        if self._writer is None:
+            self._writer = QuarantineFileWriter(self._store, self._metadata, shares_files=True)
+        for owner, rows in groupby(self._rows, key=lambda row: find_owner(row, {})):
+            self._writer.write(owner, rows)
+        self._rows, self._bytes = [], 0
 
 
 def write_quarantined_rows(

@@ -182,7 +182,7 @@ def test_a_continuous_source_chooses_the_place_for_each_batch(clicks: Clicks, mo
         clicks.put(*[A] * 50)
         clicks.put(*[A] * 50, partition=1)
         assert ingest.ingest_once() is not None and len(runner.chosen) == 2
-        assert {type(unit).__name__ for unit in runner.all_units} == {"MessageUnit", "FileUnit"}
+        assert {type(unit).__name__ for unit in runner.all_units} == {"MessageUnit", "UnitGroup", "FileUnit"}
         assert ingest.ingest_once() is not None and ingest.ingest_once() is None
     assert clicks.rows() == [(1, "a")] * 101
     assert list_scratch(clicks) == []

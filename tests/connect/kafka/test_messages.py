@@ -10,6 +10,9 @@ from typing import Any
 import fastavro
 import pytest
 
+from runnel.connect.load import quarantine_files
+from runnel.connect.load.quarantine_files import QuarantineFileWriter
+from runnel.connect.load.quarantined_row import QuarantinedRow
 from runnel.errors import Mistake, RunnelError
 from tests.connect.kafka.kafka_project import IN_BOTH_PLACES, A, B, Clicks, open_clicks
 from tests.servers.kafka import Server
@@ -180,12 +183,34 @@ def test_bad_messages_by_each_policy(clicks: Clicks, value: bytes | None, reason
     error = raised.value
     assert error.code == "SOURCE_BAD_ROWS" and "1 message of ods.clicks can't be read" in error.what
     assert f"{clicks.topic}[0], offset 1: {reason}" in error.what
-    dropping, aside = clicks.feed(on_bad="drop"), clicks.feed(on_bad="quarantine")
-    assert (dropping.ids(), len(dropping.last.bad_rows)) == ([1, 2], 1)
-    assert aside.ids() == [1, 2]
-    (row,) = aside.last.bad_rows
-    assert row.raw == (None if value is None else value.decode(errors="backslashreplace"))
-    assert row.reason.startswith(f"{clicks.topic}[0], offset 1: {reason}")
+    dropping = clicks.feed(on_bad="drop")
+    assert (dropping.ids(), dropping.last.dropped) == ([1, 2], 1)
+    clicks.declare(on=', on_bad="quarantine"')
+    clicks.run()
+    assert [row[0] for row in clicks.rows()] == [1, 2]
+    ((raw, quarantine_reason, *_),) = clicks.project.rows("quarantine.ods_clicks")
+    assert raw == (None if value is None else value.decode(errors="backslashreplace"))
+    assert quarantine_reason.startswith(f"{clicks.topic}[0], offset 1: {reason}")
+
+
+@IN_BOTH_PLACES
+def test_bad_messages_are_written_a_batch_at_a_time(clicks: Clicks, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quarantine_files, "_BATCH_ROWS", 3)
+    row_counts: list[int] = []
+    write = QuarantineFileWriter.write
+
+    def count_rows(writer: QuarantineFileWriter, owner: str, rows: list[QuarantinedRow]) -> None:
+        row_list = list(rows)
+        row_counts.append(len(row_list))
+        write(writer, owner, row_list)
+
+    monkeypatch.setattr(QuarantineFileWriter, "write", count_rows)
+    clicks.put(*(f"bad {number}" for number in range(10)), *(f'{{"id": "x{number}"}}' for number in range(10)), A)
+    clicks.declare(on=', on_bad="quarantine"')
+    clicks.run()
+    texts = {row[0] for row in clicks.project.rows("quarantine.ods_clicks")}
+    assert texts == {f"bad {number}" for number in range(10)} | {f'{{"id": "x{number}"}}' for number in range(10)}
+    assert row_counts[:3] == [3, 3, 3]
 
 
 def test_json_on_several_lines_is_one_row(clicks: Clicks) -> None:

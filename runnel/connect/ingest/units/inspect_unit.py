@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from runnel.connect.files import csv, jsonl, parquet
 from runnel.connect.files.csv import CsvReader
+from runnel.connect.files.file_patterns import CSV, PARQUET
 from runnel.connect.files.format_reader import FileColumn
 from runnel.connect.files.json_structure import JsonFacts, merge_facts
 from runnel.connect.files.jsonl import JsonReader
@@ -12,6 +13,7 @@ from runnel.connect.files.load_request import LoadRequest
 from runnel.connect.files.open_files import AnyReader, list_null_columns
 from runnel.connect.files.parquet import FileFooter, ParquetReader
 from runnel.connect.ingest.column_check import check_columns
+from runnel.connect.ingest.detect.listing import is_object_url
 from runnel.connect.ingest.units.file_unit import FileUnit
 from runnel.connect.ingest.units.line_ranges import LineCounts
 from runnel.connect.ingest.units.unit_reader import UnitContext, UnitFiles, UnreadableReason
@@ -63,6 +65,30 @@ class UnitInspector:
         if isinstance(reader, JsonReader):
             return UnitFacts(has_rows=True, must_check=True, json_facts=reader.facts)
         return UnitFacts(has_rows=True, must_check=reader.must_check, footers=_list_distinct_footers(reader))
+
+
+@dataclass(frozen=True)
+class UnitGroup:
+    """Units that are inspected by one task."""
+
+    units: tuple[FileUnit, ...]
+
+
+@dataclass(frozen=True)
+class GroupInspector:
+    """Inspects the units of a group one after the other."""
+
+    inspector: UnitInspector
+
+    def __call__(self, group: UnitGroup) -> list[UnitFacts]:
+        """Return the facts of each unit."""
+        return [self.inspector(unit) for unit in group.units]
+
+
+def is_inspected_quickly(unit: FileUnit, format_name: str) -> bool:
+    """Tell whether inspecting a unit takes less than a task of Spark: only headers or footers on disk are read."""
+    is_quick_format = format_name == PARQUET or (format_name == CSV and unit.byte_range is None)
+    return is_quick_format and not any(file.compression or is_object_url(file.path) for file in unit.files)
 
 
 def _list_distinct_footers(reader: ParquetReader) -> tuple[FileFooter, ...]:

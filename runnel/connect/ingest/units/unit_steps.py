@@ -8,13 +8,21 @@ from collections.abc import Callable, Sequence
 from runnel.connect.files.file_patterns import CSV
 from runnel.connect.files.load_request import LoadRequest
 from runnel.connect.ingest.units.file_unit import FileUnit
-from runnel.connect.ingest.units.inspect_unit import UnitFacts, UnitInspector, number_lines
+from runnel.connect.ingest.units.inspect_unit import (
+    GroupInspector,
+    UnitFacts,
+    UnitGroup,
+    UnitInspector,
+    is_inspected_quickly,
+    number_lines,
+)
 from runnel.connect.ingest.units.unit_reader import UnreadableReason
 from runnel.connect.ingest.units.write_unit import MisfitCounter, UnitWriter, WrittenUnit
 from runnel.connect.load.column_matching import ColumnChoice
 from runnel.connect.load.type_inference import MisfitCounts, describe_examples, settle_types
 from runnel.lake.work_runner import ReportUnits, WorkRunner
 
+_GROUPS_PER_TASK = 2
 MakeReporter = Callable[[str], ReportUnits]
 """Makes the callback for the progress of an activity."""
 
@@ -31,12 +39,22 @@ def inspect_units(
     inspector: UnitInspector, units: Sequence[FileUnit], runner: WorkRunner, make_reporter: MakeReporter
 ) -> tuple[Sequence[FileUnit], Sequence[UnitFacts]]:
     """Return the units, with the lines before each split of a file, and their facts."""
-    facts = runner.run(inspector, units, make_reporter("inspecting"))
+    groups = _group_inspections(inspector, units, runner)
+    grouped_facts = runner.run(GroupInspector(inspector), groups, make_reporter("inspecting"))
+    facts = [unit_facts for group_facts in grouped_facts for unit_facts in group_facts]
     _raise_unreadable([reason for unit_facts in facts for reason in unit_facts.unreadable])
     is_csv = inspector.context.build_request(()).format == CSV
     numbered_units, undivided = number_lines(units, facts, is_csv=is_csv)
     _raise_unreadable(undivided)
     return numbered_units, facts
+
+
+def _group_inspections(inspector: UnitInspector, units: Sequence[FileUnit], runner: WorkRunner) -> list[UnitGroup]:
+    """Return the units in a few groups for each parallel task, if only the start or the end of files is read."""
+    format_name = inspector.context.build_request(()).format
+    is_quick = all(is_inspected_quickly(unit, format_name) for unit in units)
+    size = -(-len(units) // (_GROUPS_PER_TASK * runner.parallel_units)) if is_quick else 1
+    return [UnitGroup(tuple(units[start : start + size])) for start in range(0, len(units), max(1, size))]
 
 
 def settle_unit_types(

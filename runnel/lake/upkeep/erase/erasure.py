@@ -5,7 +5,7 @@ has changed, it handles only new versions.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from pyiceberg.manifest import DataFile, FileFormat
@@ -28,6 +28,7 @@ from runnel.lake.upkeep.erase import row_matches
 from runnel.lake.upkeep.erase.condition import Condition
 from runnel.lake.upkeep.erase.file_rewriter import FileRewrite, RewrittenFiles
 from runnel.lake.upkeep.erase.file_search import FileSearcher, SearchGroup, divide_groups
+from runnel.lake.upkeep.erase.position_set import NO_POSITIONS, PositionSet
 from runnel.lake.upkeep.erase.version_references import (
     VersionReferences,
     VersionSwap,
@@ -64,7 +65,7 @@ class Erasure:
         self._missing_files: set[str] = set()  # files that only swept versions list
         self._files_to_delete: list[str] = []
         self.rows_by_branch: dict[str, int] = {}  # number of rows that the newest version of each branch loses
-        self._current_positions: dict[str, np.ndarray[Any, Any]] = {}  # positions of those rows, by file
+        self._current_positions: dict[str, PositionSet] = {}  # positions of those rows, by file
         self._matches = row_matches.RowMatches()
         self._names_by_delete: dict[str, frozenset[str]] = {}
         self._touched_files: set[str] = set()  # data files to be rewritten or dropped
@@ -89,12 +90,12 @@ class Erasure:
     @property
     def rows(self) -> int:
         """Return how many rows match in the newest versions of branches; a row that branches share counts once."""
-        return sum(len(positions) for positions in self._current_positions.values())
+        return sum(positions.count for positions in self._current_positions.values())
 
     @property
     def copies(self) -> int:
         """Return how many rows match in all files of all versions; every copy of a row counts."""
-        return sum(len(positions) for positions in self._matches.positions_by_file.values())
+        return sum(positions.count for positions in self._matches.positions_by_file.values())
 
     @property
     def files(self) -> int:
@@ -388,7 +389,7 @@ class Erasure:
             file_deletes = tuple(
                 delete for delete in deletes if position_deletes.applies_to(delete, entry, self._names_by_delete)
             )
-            positions = self._matches.positions_by_file.get(path, np.empty(0, dtype=np.int64))
+            positions = self._matches.positions_by_file.get(path, NO_POSITIONS)
             yield version.metadata, FileRewrite(entry, positions, file_deletes, keep_empty)
 
     def _count_rows(self) -> None:
@@ -396,13 +397,17 @@ class Erasure:
         for head in self._references.heads:
             if head.location not in self.versions:
                 continue
-            positions_by_file = dict(self._iter_visible_matches(self.versions[head.location]))
-            count = sum(len(positions) for positions in positions_by_file.values())
-            self.rows_by_branch[head.branch] = self.rows_by_branch.get(head.branch, 0) + count
-            for path, positions in positions_by_file.items():
-                self._current_positions[path] = np.union1d(positions, self._current_positions.get(path, positions))
+            self.rows_by_branch.setdefault(head.branch, 0)
+            for path, positions in self._iter_visible_matches(self.versions[head.location]):
+                self.rows_by_branch[head.branch] += positions.count
+                previous = self._current_positions.get(path, positions)
+                self._current_positions[path] = (
+                    positions
+                    if positions == previous
+                    else PositionSet.build(np.union1d(positions.to_array(), previous.to_array()))
+                )
 
-    def _iter_visible_matches(self, version: LoadedVersion) -> Iterator[tuple[str, "np.ndarray[Any, Any]"]]:
+    def _iter_visible_matches(self, version: LoadedVersion) -> Iterator[tuple[str, PositionSet]]:
         """Yield the positions of the erased rows of each file of a version, without rows that a delete hides."""
         live_entries = {entry.path: entry for listing in version.current_manifests for entry in listing.live_entries}
         deletes = [entry for entry in live_entries.values() if not entry.is_data]
@@ -415,7 +420,11 @@ class Erasure:
             positions = self._matches.positions_by_file[path]
             yield (
                 path,
-                np.setdiff1d(positions, position_deletes.read_positions(file_deletes, live_entries[path]))
+                PositionSet.build(
+                    np.setdiff1d(
+                        positions.to_array(), position_deletes.read_positions(file_deletes, live_entries[path])
+                    )
+                )
                 if file_deletes
                 else positions,
             )

@@ -6,7 +6,7 @@ published.
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from pyiceberg.manifest import DataFile
@@ -17,6 +17,7 @@ from runnel.lake.iceberg.table_metadata import drop_history
 from runnel.lake.owners.file_stripper import strip_rows
 from runnel.lake.scan.scan_units import pack_files
 from runnel.lake.upkeep import position_deletes
+from runnel.lake.upkeep.erase.position_set import PositionSet
 from runnel.lake.warehouse_files import WarehouseFiles
 from runnel.model.work_place import EXECUTORS
 
@@ -36,7 +37,7 @@ class FileRewrite:
     """
 
     entry: FileEntry
-    positions: "np.ndarray[Any, Any]" = field(repr=False)
+    positions: PositionSet = field(repr=False)
     deletes: tuple[FileEntry, ...]
     keep_empty: bool
 
@@ -79,7 +80,7 @@ class FileRewriter:
 
     def _rewrite(self, metadata: TableMetadata, rewrite: FileRewrite) -> StrippedFile:
         deleted_positions = position_deletes.read_positions(rewrite.deletes, rewrite.entry)
-        removed_positions = np.union1d(rewrite.positions, deleted_positions)
+        removed_positions = np.union1d(rewrite.positions.to_array(), deleted_positions)
         return StrippedFile(
             *strip_rows(self.files, metadata, rewrite.entry, removed_positions, keep_empty=rewrite.keep_empty)
         )

@@ -20,6 +20,7 @@ from runnel.lake.iceberg.table_metadata import drop_history
 from runnel.lake.scan.duckdb_connection import connect_duckdb
 from runnel.lake.scan.scan_sql import FILE_COLUMN, POSITION_COLUMN, rows_sql
 from runnel.lake.scan.scan_units import UNIT_BYTES, count_bytes, pack_files, read_size
+from runnel.lake.upkeep.erase.position_set import PositionSet
 from runnel.lake.warehouse_files import WarehouseFiles
 from runnel.model.work_place import EXECUTORS
 
@@ -49,7 +50,7 @@ class SearchGroup:
 class MatchingRows:
     """The positions of matching rows by data file, and the blobs that they refer to."""
 
-    positions_by_file: "dict[str, np.ndarray[Any, Any]]"
+    positions_by_file: dict[str, PositionSet]
     blobs: frozenset[str] = frozenset()
 
 
@@ -111,6 +112,6 @@ def _collect_rows(entries: Sequence[FileEntry], result: Mapping[str, Any]) -> Ma
         np.asarray(result[FILE_COLUMN], dtype=object),
         np.asarray(result[POSITION_COLUMN], dtype=np.int64),
     )
-    positions_by_file = {paths[file]: np.unique(positions[files == file]) for file in sorted(set(files))}
+    positions_by_file = {paths[file]: PositionSet.build(positions[files == file]) for file in sorted(set(files))}
     blobs = np.ma.compressed(np.ma.asarray(result[BLOB])) if BLOB in result and len(files) else ()
     return MatchingRows(positions_by_file, frozenset(str(blob) for blob in blobs if blob is not None))

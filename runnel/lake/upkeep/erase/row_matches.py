@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.types import DecimalType, DoubleType, IcebergType, LongType, NestedField
@@ -17,6 +16,7 @@ from runnel.lake.iceberg.manifests import FileEntry
 from runnel.lake.iceberg.table_properties import is_file_table
 from runnel.lake.upkeep.erase.condition import Condition, render_condition
 from runnel.lake.upkeep.erase.file_search import BLOB, MatchingRows, SearchGroup, build_search_group
+from runnel.lake.upkeep.erase.position_set import PositionSet
 from runnel.lake.upkeep.erase.version_rewriter import LoadedVersion
 
 _NO_FIELD = 2_000_000_000  # a field id that no file has: its column is null
@@ -28,7 +28,7 @@ FieldIds = tuple[int | None, ...]
 class RowMatches:
     """The positions of matching rows by data file, the blobs that they refer to, and the files that were searched."""
 
-    positions_by_file: dict[str, "np.ndarray[Any, Any]"] = field(default_factory=dict)
+    positions_by_file: dict[str, PositionSet] = field(default_factory=dict)
     blobs: set[str] = field(default_factory=set)
     searched_files: set[str] = field(default_factory=set)
 

@@ -84,9 +84,11 @@ class IdempotencyMiddleware:
             await to_problem_response(RunnelError("REQUEST_TOO_LARGE", error.detail), 413)(scope, receive, send)
             return
         method = "" if scope["method"] == "POST" else f"{scope['method']}\n"  # stored keys of a POST have no method
-        request_head = f"{scope['state']['caller'].name}\n{scope['path']}\n{scope['query_string'].decode('latin-1')}\n"
+        # The id, not the name: a later token of the same name must not get the answers of this one.
+        caller_id = scope["state"]["caller"].id
+        request_head = f"{caller_id}\n{scope['path']}\n{scope['query_string'].decode('latin-1')}\n"
         request = method + request_head + body.decode("latin-1")
-        owned_key = f"{scope['state']['caller'].name}\n{key}"
+        owned_key = f"{caller_id}\n{key}"
         claim = await to_thread.run_sync(lambda: idempotency_keys.claim_key(self._db, owned_key, request))
         if isinstance(claim, StoredResponse):
             await _replay_answer(claim)(scope, receive, send)
@@ -152,7 +154,7 @@ def _takes_key(scope: "Scope") -> bool:
 
 def _is_never_stored(scope: "Scope") -> bool:
     """Return whether the answer is not stored: it holds a secret, or is a large stream of a request that only reads."""
-    if scope["path"] == f"{API_PREFIX}/tokens":  # the text of a token is never stored
+    if scope["path"].startswith(f"{API_PREFIX}/tokens"):  # the text of a token is never stored
         return True
     is_query = scope["path"] == f"{API_PREFIX}/query"
     return is_query and any(name == b"accept" and MEDIA_TYPE.encode() in value for name, value in scope["headers"])

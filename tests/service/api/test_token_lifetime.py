@@ -1,8 +1,10 @@
-"""Tokens expire, are rotated and revoked, and nobody inherits their answers."""
+"""Tokens expire, are rotated and revoked; what listens with them ends, and nobody inherits their answers."""
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Thread
 
 import pytest
 import requests
@@ -11,9 +13,10 @@ import sqlalchemy as sa
 import runnel as rn
 from runnel.cli.main import main
 from runnel.lake.catalog import schema
-from runnel.lake.control import tokens
+from runnel.lake.control import tokens, workers
 from runnel.lake.control.tokens import Token
-from tests.service.api.api_server import Api
+from runnel.service.api.middleware import authentication, token_watch
+from tests.service.api.api_server import API, Api
 from tests.service.api.test_token_scope import cli  # noqa: F401  a fixture
 
 PAST = "2026-01-01T00:00:00.000000Z"
@@ -110,6 +113,72 @@ def test_the_last_use_is_listed(api: Api) -> None:
     assert last_use is not None
     api.ask("GET", "/tables", secret=secret)
     assert read_last_use() == last_use, "within a minute it is not recorded again"
+
+
+ENDS: dict[str, Callable[[Api], object]] = {
+    "revoked": lambda api: tokens.revoke(api.lake.store.db, "bob"),
+    "expired": lambda api: expire(api, "bob"),
+    "rotated": lambda api: tokens.rotate(api.lake.store.db, "bob"),
+}
+
+
+@pytest.fixture
+def checked_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Check tokens more often, so that tests need not wait for seconds."""
+    monkeypatch.setattr(token_watch, "CHECK_SECONDS", 0.1)
+    monkeypatch.setattr(authentication, "_CACHE_SECONDS", 0.05)
+
+
+@contextmanager
+def listening(api: Api, path: str, secret: str) -> Iterator[requests.Response]:
+    headers = {"Authorization": f"Bearer {secret}", "Accept": "text/event-stream"}
+    with requests.get(api.url + API + path, headers=headers, stream=True, timeout=10) as answer:
+        assert answer.status_code == 200
+        yield answer
+
+
+@pytest.mark.usefixtures("checked_often")
+@pytest.mark.parametrize("end_token", ENDS.values(), ids=ENDS)
+def test_event_streams_end_with_their_token(api: Api, end_token: Callable[[Api], object]) -> None:
+    secret = tokens.create(api.lake.store.db, "bob", "read")
+    run = api.post("/runs", {}, 202)["run"]
+    with listening(api, "/events", secret) as state, listening(api, f"/runs/{run}/events", secret) as events:
+        first = next(state.iter_content(None))
+        assert first.startswith(b"event: state")
+        end_token(api)
+        assert list(events.iter_content(None)) == []
+        list(state.iter_content(None))  # ends, and not by a timeout
+    assert api.ask("GET", "/events", secret=secret).status_code == 401
+
+
+@pytest.mark.usefixtures("checked_often")
+def test_a_request_that_waits_for_a_worker_ends_with_its_token(api: Api) -> None:
+    """No worker takes the query; it would be answered after two minutes."""
+    db = api.lake.store.db
+    secret = tokens.create(db, "bob", "read")
+    workers.record_state(db, "w1", workers.WORKER, "ready", {})
+    query = {"sql": "select * from ods.orders", "engine": "spark"}
+
+    def revoke_when_queued() -> None:
+        while not db.read(lambda connection: connection.execute(sa.select(schema.queue.c.id)).first()):
+            time.sleep(0.02)
+        tokens.revoke(db, "bob")
+
+    revoking = Thread(target=revoke_when_queued)
+    revoking.start()
+    answer = api.ask("POST", "/query", secret=secret, json=query)
+    revoking.join()
+    assert (answer.status_code, answer.json()["code"]) == (401, "TOKEN_INVALID")
+
+
+def test_a_token_that_stays_valid_goes_on_listening(api: Api, checked_often: None) -> None:
+    secret = tokens.create(api.lake.store.db, "bob", "read")
+    with listening(api, "/events", secret) as state:
+        events = state.iter_content(None)
+        next(events)
+        time.sleep(0.5)  # five checks
+        api.post("/branches", {"name": "fix"}, 201)
+        assert b"fix" in next(events)
 
 
 def test_a_token_says_whether_it_has_expired() -> None:

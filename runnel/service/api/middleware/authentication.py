@@ -1,7 +1,12 @@
-"""Authenticate every request by its token, except for the health checks."""
+"""Authenticate every request by its token, except for the health checks.
+
+The token is checked again while a request that reads lasts, so that a token that was revoked, has expired or was
+rotated does not listen on.
+"""
 
 import hashlib
 import time
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -13,10 +18,12 @@ from runnel.lake.control import tokens
 from runnel.lake.control.tokens import Token
 from runnel.service.api.middleware.token_scope import check_path
 from runnel.service.api.middleware.token_uses import TokenUses
+from runnel.service.api.middleware.token_watch import serve_while_valid
 from runnel.service.api.parameters import API_PREFIX, EVENTS_PATH
 from runnel.service.api.problem_json import to_problem_response
 
 if TYPE_CHECKING:
+    from starlette.responses import Response
     from starlette.types import ASGIApp, Receive, Scope, Send
 
     from runnel.lake.catalog.database import Database
@@ -56,7 +63,10 @@ class AuthenticationMiddleware:
             return
         scope.setdefault("state", {})["caller"] = token
         self._uses.note_use(token)
-        await self._app(scope, receive, send)
+        if _only_reads(scope):
+            await serve_while_valid(self._app, partial(self._find_refusal, secret), scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
 
     async def _authenticate(self, scope: "Scope", secret: str) -> Token:
         if EVENTS_PATH.fullmatch(scope["path"]):
@@ -66,6 +76,14 @@ class AuthenticationMiddleware:
         if token is None:
             raise await self._describe_refusal(secret)
         return token
+
+    async def _find_refusal(self, secret: str) -> "Response | None":
+        """Return the answer that refuses a token which was valid before; None if it still is, or if nobody knows."""
+        with suppress(RunnelError):  # the database is unreachable
+            if await self._verify_cached(secret) is None:
+                denied = await self._describe_refusal(secret)
+                return to_problem_response(denied, denied.status, denied.headers)
+        return None
 
     async def _describe_refusal(self, secret: str) -> "_AccessDenied":
         work = partial(tokens.explain_refusal, secret=secret)
@@ -114,6 +132,10 @@ def _read_secret(scope: "Scope") -> str:
     raise _AccessDenied(401, "TOKEN_MISSING", "this request needs a token", fix)
 
 
+def _only_reads(scope: "Scope") -> bool:
+    return scope["method"] in _READ_METHODS or scope["path"] in _READ_ONLY_POSTS
+
+
 def _check_scope(token: Token, scope: "Scope") -> None:
     """Refuse writes by tokens of scope `read`, token management by all but `admin`, and all but pushes by `push`."""
     if token.scope == tokens.PUSH:
@@ -122,7 +144,7 @@ def _check_scope(token: Token, scope: "Scope") -> None:
     if scope["path"].startswith(_TOKENS_PATH) and token.scope != tokens.ADMIN:
         what = f"the token `{token.name}` may not create, list, rotate or revoke tokens"
         raise _AccessDenied(403, "TOKEN_FORBIDDEN", what, f"use a token of scope {tokens.ADMIN}")
-    if token.scope != tokens.READ or scope["method"] in _READ_METHODS or scope["path"] in _READ_ONLY_POSTS:
+    if token.scope != tokens.READ or _only_reads(scope):
         return
     what = f"the token `{token.name}` may only read"
     raise _AccessDenied(403, "TOKEN_FORBIDDEN", what, f"use a token of scope {tokens.WRITE} or {tokens.ADMIN}")

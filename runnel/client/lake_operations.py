@@ -64,10 +64,12 @@ class LakeOperations(LakeReader):
         tables: Sequence[str] | None = None,
         branch: str | None = None,
         sources: Sequence[str] | None = None,
+        expires: str = "365 days",
     ) -> "TokenWithSecret":
         """Create a token, and return it with its text, which is never shown again.
 
         `tables` and `branch` limit a token of scope read; one of scope push may only push events to `sources`.
+        `expires` is a duration, a day, a time or "never".
         """
         from runnel.lake.control import tokens
 
@@ -78,7 +80,17 @@ class LakeOperations(LakeReader):
             tables=None if tables is None else tuple(tables),
             branch=branch,
             sources=None if sources is None else tuple(sources),
+            expires=expires,
         )
+
+    def rotate_token(self, name: str, *, grace: str = "0s", expires: str | None = None) -> "TokenWithSecret":
+        """Give a token a new text, and return it; the previous text is accepted for a grace period, such as "1h".
+
+        `expires` changes when the token expires.
+        """
+        from runnel.lake.control import tokens
+
+        return tokens.rotate(self.store.db, name, grace=grace, expires=expires)
 
     def revoke_token(self, name: str) -> "Token":
         """Revoke a token; the service refuses it from then on."""

@@ -16,6 +16,7 @@ from runnel.declare.observability_settings import (
     telemetry_settings,
 )
 from runnel.declare.options.duration import parse_duration
+from runnel.declare.tls_settings import TLS_CHOICES, TlsSettings, tls_settings
 from runnel.errors import Mistake, did_you_mean, raise_all
 from runnel.model.byte_count import parse_bytes
 from runnel.model.work_place import DEFAULT_SPLIT_BYTES
@@ -35,7 +36,14 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
     },
     "params": {},
     "retention": {"commits": "30 days", "stream": "1 day", "failed": "3 days", "grace": "1 hour", "branches": {}},
-    "service": {"host": "127.0.0.1", "port": 8470, "query_timeout": "2 minutes"},
+    "service": {
+        "host": "127.0.0.1",
+        "port": 8470,
+        "tls": "",
+        "tls_cert": "",
+        "tls_key": "",
+        "query_timeout": "2 minutes",
+    },
     "openlineage": {"url": "", "namespace": "", "api_key": ""},
     "telemetry": {"endpoint": "", "headers": {}},
 }
@@ -81,6 +89,7 @@ class Settings:
     param_origins: Mapping[str, ParamOrigin] = field(default_factory=dict)
     openlineage: LineageSettings = field(default_factory=LineageSettings)
     telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
+    tls: TlsSettings = field(default_factory=TlsSettings)
 
     @property
     def home(self) -> Path:
@@ -170,6 +179,8 @@ def _check_value(name: str, value: Any, at: str) -> None:
         _parse_port(name, value, at)
     elif name == "service.query_timeout":
         _parse_seconds(name, value, at)
+    elif name == "service.tls":
+        _parse_choice(name, value, TLS_CHOICES, at)
     elif name == "spark.run_on":
         _parse_choice(name, value, _RUN_ON, at)
     elif name in ("spark.executors_from", "spark.split_size"):
@@ -282,6 +293,13 @@ def _build_settings(root: Path, values: Mapping[str, Mapping[str, Any]], environ
         secrets=frozenset(secrets),
         openlineage=lineage_settings(resolve("openlineage", "url"), resolve("openlineage", "namespace"), key, name),
         telemetry=telemetry_settings(resolve("telemetry", "endpoint"), headers),
+        tls=tls_settings(
+            root,
+            resolve("service", "tls"),
+            certificate=resolve("service", "tls_cert"),
+            key=resolve("service", "tls_key"),
+            at=settings_path,
+        ),
     )
 
 
@@ -317,7 +335,8 @@ def _parse_choice(name: str, text: str, choices: Sequence[str], at: str) -> str:
     if text in choices:
         return text
     what = f"`{name}` can't be {text!r}" + did_you_mean(text, choices)
-    raise Mistake("PROJECT_SETTING", what, at=at, fix=f"write one of {', '.join(choices)}")
+    fix = f"write one of {', '.join(choice or 'nothing' for choice in choices)}"
+    raise Mistake("PROJECT_SETTING", what, at=at, fix=fix)
 
 
 def _parse_bytes(name: str, text: str, at: str) -> int:

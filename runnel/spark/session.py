@@ -191,6 +191,9 @@ def build_session_conf(settings: SparkSettings, scratch: Path) -> dict[str, str]
         conf |= {"spark.ui.retainedJobs": "500", "spark.ui.retainedStages": "500"}
     if is_local(settings.master):
         conf |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+        # Otherwise every user of the machine could stop the driver or send it objects. Without a secret in its settings
+        # Spark makes a random one on a local master, which stays in its memory: no setting, page or log contains it.
+        conf["spark.authenticate"] = "true"
     else:
         from runnel.spark.executors.cluster_conf import build_cluster_conf
 

@@ -72,6 +72,7 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
     ("stream", "reset", "dws.seller_day"),
     ("token", "create", "reader", "--scope", "read", "--tables", "dws.*", "--branch", "main"),
     ("token", "list"),
+    ("token", "rotate", "reader", "--grace", "1h"),
     ("token", "revoke", "reader"),
     ("cancel", "nothing"),
     ("retry", "nothing"),

@@ -3,11 +3,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from py4j.protocol import Py4JJavaError
 
 from runnel.errors import Mistake
 from runnel.spark.catalog_conf import CatalogSettings
 from runnel.spark.doctor import diagnose_spark
 from runnel.spark.session import SparkSettings, create_slot_session, start_spark
+from tests.cluster.session import uses_cluster
 from tests.spark.program_runner import child, gone, line_from, outcome
 
 pytestmark = pytest.mark.spark
@@ -46,6 +48,45 @@ def test_only_loopback_listens(spark):
     listening = {found.laddr.ip for found in jvm.net_connections("inet") if found.status == psutil.CONN_LISTEN}
     assert listening
     assert {ip.removeprefix("::ffff:") for ip in listening} <= {"127.0.0.1", "::1"}
+
+
+on_local_master = pytest.mark.skipif(uses_cluster(), reason="on a cluster the user's settings have the secret")
+CLIENTS = {"another user of the machine": ("false", False), "who has the driver's secret": ("true", True)}
+
+
+@on_local_master
+@pytest.mark.parametrize(("authenticate", "is_admitted"), CLIENTS.values(), ids=CLIENTS)
+def test_the_driver_answers_only_who_has_its_secret(spark, authenticate, is_admitted):
+    """The second client runs in the driver's process, whose memory alone has the secret: as a control, it gets in."""
+    assert connects_to_driver(spark, authenticate) is is_admitted
+
+
+def connects_to_driver(spark, authenticate):
+    """Ask the driver for its heartbeat endpoint over its port, as an executor does, and return whether it answers."""
+    jvm, address = spark._jvm, spark._jvm.org.apache.spark.SparkEnv.get().rpcEnv().address()
+    conf = jvm.org.apache.spark.SparkConf(False).set("spark.network.timeout", "20s")
+    conf.set("spark.authenticate", authenticate).set("spark.master", "local")
+    secret_file = getattr(jvm.org.apache.spark.SecurityManager, "$lessinit$greater$default$3")()  # Scala's default
+    security = jvm.org.apache.spark.SecurityManager(conf, jvm.scala.Option.empty(), secret_file)
+    client = jvm.org.apache.spark.rpc.RpcEnv.create("client", "127.0.0.1", 0, conf, security, True)
+    try:
+        return client.setupEndpointRef(address, "HeartbeatReceiver").name() == "HeartbeatReceiver"
+    except Py4JJavaError:
+        return False
+    finally:
+        client.shutdown()
+
+
+@on_local_master
+def test_the_secret_of_the_driver_is_in_no_setting(spark):
+    settings = dict(spark.sparkContext.getConf().getAll())
+    assert settings["spark.authenticate"] == "true"
+    assert "spark.authenticate.secret" not in settings
+    security = spark._jvm.org.apache.spark.SparkEnv.get().securityManager()
+    assert len(security.getSecretKey()) >= 32
+    assert security.getSecretKey() not in str(settings)
+    command_line = Path(f"/proc/{spark._jvm.java.lang.ProcessHandle.current().pid()}/cmdline")
+    assert not command_line.exists() or security.getSecretKey() not in command_line.read_text()
 
 
 def test_python_workers_are_this_python(spark):

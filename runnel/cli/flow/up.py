@@ -59,13 +59,15 @@ def up(branch: str, number: int, parallel: int, *, host: str | None, port: int |
     from runnel.project import instance_file
     from runnel.service.log_files import log_to_file
     from runnel.service.server.server_process import format_host, open_listener
+    from runnel.service.server.tls import check_exposure
 
     addresses = {"service.host": host, "service.port": port}
     overrides = [f"{name}={value}" for name, value in addresses.items() if value is not None]
     with open_lake(overrides=overrides) as project_lake:
         settings = project_lake.settings
         project_lake.store.commit(branch)  # an unknown branch is reported at once
-        url = f"http://{format_host(settings.host)}:{settings.port}"
+        check_exposure(settings)
+        url = f"{settings.tls.scheme}://{format_host(settings.host)}:{settings.port}"
         instance = instance_file.ServiceInstance(
             os.getpid(), url, format_time(datetime.now(UTC)), instance_file.hash_catalog_url(settings.catalog)
         )
@@ -281,7 +283,9 @@ def _print_greeting(project_lake: "Lake", instance: "ServiceInstance", token_pat
         print_json({"url": instance.url, "pid": instance.pid, "token_file": token_path})
         return
     print_to_stderr(f"{project_lake.settings.name} is up at {instance.url}; Spark is starting in the background")
-    command = f'curl -H "Authorization: Bearer $(cat {token_path})" {instance.url}/api/v1/status'
+    certificate = project_lake.settings.tls.certificate
+    trust = f"--cacert {certificate} " if certificate is not None else ""
+    command = f'curl {trust}-H "Authorization: Bearer $(cat {token_path})" {instance.url}/api/v1/status'
     print_to_stderr(f"log in with the token in {token_path}:\n  {command}")
     print_to_stderr("`runnel run` uses it, `runnel status` shows its state, Ctrl-C or `runnel down` stops it")
 

@@ -114,6 +114,7 @@ def compact(table: str | None, branch: str, force: bool, as_json: bool) -> None:
 def erase(table: str, where: str, dry_run: bool, yes: bool, as_json: bool) -> None:
     """Remove rows from all retained versions: branches, tags and old commits. This can't be undone."""
     from runnel.lake.upkeep.erase.erase import erase as remove
+    from runnel.lake.upkeep.erase.unsearched_places import find_log_files
     from runnel.project.work_places import create_work_context, get_shown_place
 
     name = TableName.parse(table)
@@ -125,7 +126,8 @@ def erase(table: str, where: str, dry_run: bool, yes: bool, as_json: bool) -> No
 
         def run_erasure(work: "WorkContext", *, is_preview: bool) -> "ErasureResult":
             erased = remove(project_lake.store, name, where, dry_run=is_preview, work=work)
-            return dataclasses.replace(erased, place=get_shown_place(settings, erased.place))
+            places = (*erased.unsearched, *find_log_files(settings.home / "logs"))
+            return dataclasses.replace(erased, place=get_shown_place(settings, erased.place), unsearched=places)
 
         if not dry_run and not yes:
             if as_json or not sys.stdin.isatty():
@@ -157,6 +159,20 @@ def _format_erasure(erased: "ErasureResult", *, is_done: bool = False) -> str:
         lines.append(f"{format_count(erased.events, 'event')} of its inbox {verb}")
     if erased.quarantine is not None and erased.quarantine.rows:
         lines.append(f"{format_count(erased.quarantine.rows, 'row')} of {erased.quarantine.table} {verb}")
+    if erased.answers.requests or erased.answers.keys:
+        keys = f"{format_count(erased.answers.keys)} of repeatable requests"
+        lines.append(f"stored answers {verb}: {format_count(erased.answers.requests)} of workers, {keys}")
+    lines += _list_leftovers(erased)
+    if erased.place is not None:
+        lines.append(f"files were searched {'and rewritten ' if is_done else ''}{erased.place.describe()}")
+    if erased.left:
+        lines.append(f"left: {format_count(erased.left, 'file')} until open writes have ended and gc has run")
+    return "\n".join(lines)
+
+
+def _list_leftovers(erased: "ErasureResult") -> list[str]:
+    """Return lines about what an erasure leaves, each with what to do about it."""
+    lines: list[str] = []
     if erased.quarantine is not None and erased.quarantine.untold:
         rows = format_count(erased.quarantine.untold, "row")
         lines.append(f"left: {rows} of {erased.quarantine.table}, which the condition can't test")
@@ -168,11 +184,10 @@ def _format_erasure(erased: "ErasureResult", *, is_done: bool = False) -> str:
         )
         lines.append(f"  {derived.fix}")
     lines += [f"left: what sink {sink} has delivered, outside the lake" for sink in erased.sinks]
-    if erased.place is not None:
-        lines.append(f"files were searched {'and rewritten ' if is_done else ''}{erased.place.describe()}")
-    if erased.left:
-        lines.append(f"left: {format_count(erased.left, 'file')} until open writes have ended and gc has run")
-    return "\n".join(lines)
+    for unsearched in erased.unsearched:
+        lines.append(f"not searched: {unsearched.place} ({format_count(unsearched.entries)})")
+        lines.append(f"  {unsearched.fix}")
+    return lines
 
 
 def _format_copies(number: int) -> str:

@@ -4,10 +4,13 @@ A request that changes something carries an idempotency key, so that it takes ef
 a service that was reached before becomes unreachable, requests wait for it.
 """
 
+import os
 import secrets
 import socket
+import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import requests
@@ -16,7 +19,7 @@ from requests.auth import AuthBase
 
 from runnel.backoff import FailedAttempt, call_with_backoff, sleep_after
 from runnel.client.remote.problem import UNREACHABLE_CODE, build_error, not_runnel_error
-from runnel.errors import RunnelError, Unreachable
+from runnel.errors import Mistake, RunnelError, Unreachable
 
 PATIENCE_SECONDS = 120.0
 _CONNECT_SECONDS = 10.0
@@ -24,6 +27,7 @@ _PAUSES = (0.1, 0.2, 0.5, 1.0, 2.0)  # after the first attempt, the second, and 
 _UNDER_WAY_CODE = "KEY_UNDER_WAY"  # an earlier attempt with the same key is still being executed
 _PREFIX = "/api/v1"
 _KEEP_ALIVE = (("SO_KEEPALIVE", 1), ("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 6))
+AUTHORITIES_VARIABLE = "RUNNEL_CA"
 Params = Mapping[str, str | int | None]
 
 
@@ -35,6 +39,7 @@ class ServiceConnection:
         self.patience_seconds = PATIENCE_SECONDS
         self._was_reached = False  # whether the service was reached before
         self._session = requests.Session()
+        self._authorities = _find_authorities()  # a PEM file
         self._session.auth = _BearerAuth(token)  # as auth, since a ~/.netrc would replace a header
         for scheme in ("http://", "https://"):
             self._session.mount(scheme, _KeepAliveAdapter())
@@ -100,6 +105,9 @@ class ServiceConnection:
     def unreachable_error(self, error: Exception) -> Unreachable:
         """Return the error for a service that does not answer."""
         what = f"{self.url} does not answer: {_describe_error(error)}"
+        if isinstance(error, requests.exceptions.SSLError):
+            fix = f"if its certificate is of your own authority, set {AUTHORITIES_VARIABLE} to the authority's PEM file"
+            return Unreachable(UNREACHABLE_CODE, what, fix=fix)
         return Unreachable(
             UNREACHABLE_CODE, what, fix="check the address, and that the service is running: `runnel up` starts it"
         )
@@ -131,6 +139,7 @@ class ServiceConnection:
     ) -> requests.Response:
         body: dict[str, Any] = {} if data is None else {"data": data()}
         request_options: dict[str, Any] = {"timeout": (_CONNECT_SECONDS, None), "allow_redirects": False}
+        request_options["verify"] = self._authorities or True
         try:
             response = self._session.request(method, self._build_url(path), **request_options, **body, **options)
         except requests.RequestException as error:
@@ -164,10 +173,21 @@ class _KeepAliveAdapter(HTTPAdapter):
         super().init_poolmanager(*args, **options, socket_options=base_options + keep_alive_options)
 
 
+def _find_authorities() -> str | None:
+    """Return the PEM file with the authorities to trust that the environment names; None for the usual ones."""
+    path = os.environ.get(AUTHORITIES_VARIABLE)
+    if path and not Path(path).is_file():
+        fix = f"set {AUTHORITIES_VARIABLE} to a PEM file with certificates of authorities, or unset it"
+        raise Mistake("OPEN_AUTHORITIES", f"{AUTHORITIES_VARIABLE} names {path}, which is no file", fix=fix)
+    return path or None
+
+
 def _describe_error(error: Exception) -> str:
     """Describe an error in a few words, without the objects of a library."""
     cause: BaseException | None = error
     while cause is not None:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return f"its certificate is not trusted: {cause.verify_message}"
         if isinstance(cause, OSError) and cause.strerror:
             return cause.strerror.lower()
         reason = getattr(cause, "reason", None)

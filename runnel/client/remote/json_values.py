@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from runnel.lake.control.alarms import Alarm
 from runnel.lake.control.notifications import Mute, Notification
-from runnel.lake.control.tokens import Token
+from runnel.lake.control.tokens import Token, TokenWithSecret
 from runnel.lake.control.workers import WorkerRecord
 from runnel.lake.diff.lake_diff import TableDiff
 from runnel.lake.files.ls import FileRow
@@ -163,7 +163,13 @@ def parse_token(body: Json) -> Token:
         limits["tables"],
         body["branch"],
         limits["sources"],
+        **{name: body[name] for name in ("id", "expires_at", "last_used_at", "previous_until")},
     )
+
+
+def parse_new_token(body: Json) -> TokenWithSecret:
+    """Return a token with its text."""
+    return TokenWithSecret(parse_token(body), body["secret"])
 
 
 def parse_sink_state(body: Json) -> SinkState:

@@ -55,17 +55,24 @@ class RemoteLakeOperations(RemoteLakeReader):
         tables: Sequence[str] | None = None,
         branch: str | None = None,
         sources: Sequence[str] | None = None,
+        expires: str = "365 days",
     ) -> "TokenWithSecret":
         """Create a token, and return it with its text, which is never shown again.
 
         `tables` and `branch` limit a token of scope read; one of scope push may only push events to `sources`.
+        `expires` is a duration, a day, a time or "never".
         """
-        from runnel.lake.control.tokens import TokenWithSecret
-
-        limits = {"tables": None if tables is None else list(tables), "branch": branch}
+        limits = {"tables": None if tables is None else list(tables), "branch": branch, "expires": expires}
         body = {"name": name, "scope": scope, **limits, "sources": None if sources is None else list(sources)}
-        answer = self._connection.post("/tokens", body)
-        return TokenWithSecret(json_values.parse_token(answer), answer["secret"])
+        return json_values.parse_new_token(self._connection.post("/tokens", body))
+
+    def rotate_token(self, name: str, *, grace: str = "0s", expires: str | None = None) -> "TokenWithSecret":
+        """Give a token a new text, and return it; the previous text is accepted for a grace period, such as "1h".
+
+        `expires` changes when the token expires.
+        """
+        body = {"grace": grace, "expires": expires}
+        return json_values.parse_new_token(self._connection.post(f"/tokens/{quote(name, safe='')}/rotate", body))
 
     def revoke_token(self, name: str) -> "Token":
         """Revoke a token; the service refuses it from then on."""

@@ -110,7 +110,10 @@ COLUMNS_WITHOUT_LOCATIONS: Mapping[str, tuple[str, ...]] = {
     "runnel_leases": ("name", "owner", "token", "renewed_at"),
     "runnel_schedules": ("name", "declared", "paused_at", "paused_by", "seen_at", "gone_at"),
     "runnel_backfills": ("id", "branch", "wish", "author", "state", "made_at"),
-    "runnel_tokens": ("name", "hash", "scope", "made_at", "revoked_at", "tables", "branch", "sources"),
+    "runnel_tokens": (
+        *("name", "hash", "scope", "made_at", "revoked_at", "tables", "branch", "sources", "id", "expires_at"),
+        *("last_used_at", "previous_hash", "previous_until"),
+    ),
     "runnel_declared": ("kind", "name", "declared", "since"),
     "runnel_code": ("hash", "kind", "content", "kept_at"),
     "runnel_inboxes": ("source",),

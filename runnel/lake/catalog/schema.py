@@ -336,6 +336,12 @@ tokens = Table(
     Column("tables", Text, nullable=True),  # JSON: patterns of the tables it grants access to; null for all
     Column("branch", String(63), nullable=True),  # the branch it grants access to; null for all
     Column("sources", Text, nullable=True),  # JSON: the sources that a token of scope push may push events to
+    Column("id", String(63), nullable=False),  # never used again, unlike the name
+    Column("expires_at", String(32), nullable=True),  # null for never
+    Column("last_used_at", String(32), nullable=True),
+    Column("previous_hash", String(64), nullable=True),  # of the text before the last rotation
+    Column("previous_until", String(32), nullable=True),  # until when that text is accepted
+    Index("runnel_tokens_previous", "previous_hash"),
 )
 # Responses to requests with an Idempotency-Key: a repeated request gets the same response.
 answers = Table(

@@ -22,11 +22,12 @@ from runnel.lake.leases.pins import current_lease_owner
 RETENTION_SECONDS = 86_400.0
 CLAIM_TIMEOUT_SECONDS = 60.0  # after which a claim that is not renewed counts as abandoned
 _IN_PROGRESS = 0  # stored instead of a status until there is a response
+_HAS_RESPONSE = sa.and_(schema.answers.c.status != _IN_PROGRESS, schema.answers.c.body != "")
 
 
 @dataclass(frozen=True)
 class StoredResponse:
-    """A response: its status, and a text that the caller stores with it."""
+    """A response: its status, and a text that the caller stores with it; empty if only the key is stored."""
 
     status: int
     body: str
@@ -94,6 +95,16 @@ def store_response(db: Database, claimed_key: ClaimedKey, response: StoredRespon
 def release_key(db: Database, claimed_key: ClaimedKey) -> None:
     """Release a claimed key, so that the request can be repeated."""
     db.write(lambda connection: connection.execute(schema.answers.delete().where(_claim_condition(claimed_key))))
+
+
+def count_responses(connection: Connection) -> int:
+    """Return how many responses are stored with their texts."""
+    return int(connection.execute(sa.select(sa.func.count()).where(_HAS_RESPONSE)).scalar_one())
+
+
+def drop_responses(connection: Connection) -> int:
+    """Remove the texts of all stored responses, and return how many; the keys stay, so that nothing is done twice."""
+    return connection.execute(schema.answers.update().where(_HAS_RESPONSE).values(body="")).rowcount
 
 
 def delete_expired(db: Database) -> int:

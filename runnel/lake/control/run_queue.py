@@ -23,7 +23,10 @@ from runnel.lake.control.queue_entry import (
     read_entry,
     to_row,
 )
+from runnel.model.run_request import RunRequest
 from runnel.names import quote_value
+
+_IS_ANSWERED_REQUEST = sa.and_(schema.queue.c.kind != RunRequest.kind, schema.queue.c.ended_at.is_not(None))
 
 
 def add(connection: Connection, db: Database, entries: Iterable[QueueRequest]) -> list[str]:
@@ -128,6 +131,22 @@ def list_ended(connection: Connection, since: str, limit: int) -> list[QueueEntr
     is_ended_run = sa.and_(columns.ended_at >= since, columns.kind == "run")
     query = sa.select(schema.queue).where(is_ended_run).order_by(columns.ended_at, columns.id).limit(limit)
     return [parse_entry(row) for row in connection.execute(query)]
+
+
+def delete_read_answer(db: Database, entry_id: str) -> None:
+    """Delete an ended request whose answer was read: it may have many rows, and nobody asks for it again."""
+    statement = schema.queue.delete().where(schema.queue.c.id == entry_id, schema.queue.c.ended_at.is_not(None))
+    db.write(lambda connection: connection.execute(statement))
+
+
+def count_answers(connection: Connection) -> int:
+    """Return how many ended requests that are no runs, such as queries, are stored with their answers."""
+    return int(connection.execute(sa.select(sa.func.count()).where(_IS_ANSWERED_REQUEST)).scalar_one())
+
+
+def delete_answers(connection: Connection) -> int:
+    """Delete all ended requests that are no runs, such as queries, with their answers; return how many."""
+    return connection.execute(schema.queue.delete().where(_IS_ANSWERED_REQUEST)).rowcount
 
 
 def delete_old(db: Database, seconds: float) -> int:

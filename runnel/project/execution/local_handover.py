@@ -32,7 +32,7 @@ def hand_over_run(settings: "Settings", request: "RunRequest") -> ServiceEventSo
     ):
         return None
     body = {**request.to_body(), "author": default_author(), "now": True}
-    connection = LocalServiceConnection(instance.url, token)
+    connection = LocalServiceConnection(instance.url, token, settings.tls.certificate)
     try:
         with raise_unreachable():
             return ServiceEventSource(connection, str(connection.request_json("POST", "/runs", body)["run"]))

@@ -6,6 +6,7 @@ import os
 import secrets
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -48,9 +49,8 @@ class ServiceEventSource:
 class LocalServiceConnection:
     """One connection to the REST API; it is opened by the first request, also after it was closed."""
 
-    def __init__(self, url: str, token: str) -> None:
-        address = urlsplit(url)
-        self._http = http.client.HTTPConnection(address.hostname or "", address.port, timeout=_TIMEOUT_SECONDS)
+    def __init__(self, url: str, token: str, certificate: Path | None = None) -> None:
+        self._http = _create_connection(url, certificate)
         self._headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
         self._headers |= {"traceparent": traceparent} if (traceparent := os.environ.get("TRACEPARENT")) else {}
 
@@ -87,6 +87,15 @@ class LocalServiceConnection:
             response.read()
             raise ValueError(response.reason)
         return response
+
+
+def _create_connection(url: str, certificate: Path | None) -> http.client.HTTPConnection:
+    address = urlsplit(url)
+    if certificate is None:
+        return http.client.HTTPConnection(address.hostname or "", address.port, timeout=_TIMEOUT_SECONDS)
+    from runnel.project.following.pinned_connection import PinnedConnection  # ssl takes 15 ms to import
+
+    return PinnedConnection(address.hostname or "", address.port, certificate, _TIMEOUT_SECONDS)
 
 
 @contextmanager

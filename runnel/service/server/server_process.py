@@ -24,6 +24,7 @@ from runnel.service.loop_errors import LoopProblems
 from runnel.service.memory_usage import measure_memory_bytes
 from runnel.service.server.declaration_check import LoadedFlows
 from runnel.service.server.scheduler import Scheduler
+from runnel.service.server.tls import CertificateReloader, check_exposure
 from runnel.service.stale_claims import StaleClaimReaper
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 LOG = logging.getLogger("runnel.service")
 _SCHEDULE_SECONDS, _REAP_SECONDS, _HEARTBEAT_SECONDS, _CLEANUP_SECONDS = 0.25, 1.0, 3.0, 3600.0
 _ALARM_SECONDS = 1.0
+_CERTIFICATE_SECONDS = 30.0
 _RETENTION_SECONDS = 30 * 86_400.0  # of ended queue entries and past alarms
 
 
@@ -44,11 +46,19 @@ class ServerProcess:
         self.stop = threading.Event()
         self._problems = LoopProblems()
         settings = lake.settings
+        check_exposure(settings)
         self._socket = open_listener(settings.host, settings.port)
-        self.url = f"http://{format_host(settings.host)}:{self._socket.getsockname()[1]}"
+        self.url = f"{settings.tls.scheme}://{format_host(settings.host)}:{self._socket.getsockname()[1]}"
         self._app = make_app(lake)
-        config = uvicorn.Config(self._app, log_config=None, access_log=False, timeout_graceful_shutdown=5)
-        self._server = _Server(config)
+        self._config = uvicorn.Config(
+            self._app,
+            log_config=None,
+            access_log=False,
+            timeout_graceful_shutdown=5,
+            ssl_certfile=settings.tls.certificate,
+            ssl_keyfile=settings.tls.key,
+        )
+        self._server = _Server(self._config)
 
     def run(self) -> None:
         """Serve requests and run the background loops until `stop` is set."""
@@ -69,6 +79,7 @@ class ServerProcess:
             self._start_loop("runnel memory", _CLEANUP_SECONDS, self._delete_old_rows),
             self._start_loop("runnel alarms", _ALARM_SECONDS, monitor.update_alarms),
             self._start_loop("runnel alerts", _ALARM_SECONDS, notifier.start_due_notifications),
+            *self._start_certificate_loop(),
         ]
         threading.Thread(target=self._await_stop, name="runnel stop", daemon=True).start()
         self._server.run(sockets=[self._socket])
@@ -109,6 +120,15 @@ class ServerProcess:
         thread = threading.Thread(target=loop, name=name, daemon=True)
         thread.start()
         return thread
+
+    def _start_certificate_loop(self) -> list[threading.Thread]:
+        """Watch the certificate's files, if the service has any: certificates are renewed every few weeks."""
+        if self._lake.settings.tls.certificate is None:
+            return []
+        self._config.load()
+        assert self._config.ssl is not None
+        reloader = CertificateReloader(self._lake.settings.tls, self._config.ssl)
+        return [self._start_loop("runnel certificate", _CERTIFICATE_SECONDS, reloader.reload_if_changed)]
 
     def _send_heartbeat(self) -> None:
         settings = self._lake.settings

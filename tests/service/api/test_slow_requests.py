@@ -14,7 +14,7 @@ from runnel.service.api.middleware.idempotency import IdempotencyMiddleware
 async def _post(middleware: IdempotencyMiddleware) -> int:
     """Send a POST with a key through the middleware, and return the status of its answer."""
     scope: dict[str, Any] = {"type": "http", "method": "POST", "path": "/api/v1/merge", "query_string": b""}
-    scope |= {"headers": [(b"idempotency-key", b"k")], "state": {"caller": SimpleNamespace(name="ada")}}
+    scope |= {"headers": [(b"idempotency-key", b"k")], "state": {"caller": SimpleNamespace(id="a1")}}
     statuses: list[int] = []
 
     async def receive() -> dict[str, Any]:

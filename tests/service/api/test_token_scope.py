@@ -215,7 +215,9 @@ def test_push_tokens_on_the_command_line_and_in_python(api: Api, cli: Callable[.
         assert what in cli("token", "create", "x", *words, "--json")["error"]["what"]
     with rn.open(api.url, token=api.secret) as lake:
         created = lake.create_token("phone", "push", sources=["ods.a"])
-        assert created.token.sources == ("ods.a",) and lake.tokens() == api.lake.tokens()
+        assert created.token.sources == ("ods.a",)
+        assert {token.id for token in lake.tokens()} == {token.id for token in api.lake.tokens()}
+        assert created.token in lake.tokens()
         assert api.ask("GET", "/token", secret=created.secret).json()["token"] == "phone"
         assert lake.revoke_token("phone").revoked_at is not None
         with pytest.raises(Mistake, match="needs a source"):

@@ -4,11 +4,12 @@ Data files that hold such rows are rewritten without them, then every version th
 transaction replaces the old versions by the new ones. History keeps its commits, and each branch gets a commit that
 records the erasure. The old files are deleted at once, unless an open write may rely on them.
 
-The inbox of the table's source is erased first, so that no run ingests the rows again, and the quarantine last. Tables
-computed from this table are reported and left unchanged.
+The inbox of the table's source is erased first, so that no run ingests the rows again, and the quarantine and stored
+answers of the service last. Tables computed from this table, and places that can't be searched, are reported and left
+unchanged.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from runnel.declare.model.flow import quarantine_table_of
@@ -21,6 +22,7 @@ from runnel.lake.publish import retry_on_conflict
 from runnel.lake.upkeep.erase.change_log_check import refuse_rows_in_log
 from runnel.lake.upkeep.erase.condition import parse_condition
 from runnel.lake.upkeep.erase.derived_tables import DerivedTable, find_derived_tables, find_sinks
+from runnel.lake.upkeep.erase.erase_answers import ErasedAnswers, erase_answers
 from runnel.lake.upkeep.erase.erase_inbox import erase_from_inbox
 from runnel.lake.upkeep.erase.erasure import Erasure
 from runnel.lake.upkeep.erase.publish_erasure import (
@@ -30,6 +32,7 @@ from runnel.lake.upkeep.erase.publish_erasure import (
     remove_blobs,
 )
 from runnel.lake.upkeep.erase.raw_records import find_matching_records
+from runnel.lake.upkeep.erase.unsearched_places import UnsearchedPlace, find_unsearched_places
 from runnel.lake.upkeep.erase.version_references import NewVersionAppeared
 from runnel.lake.upkeep.gc import retained_results
 from runnel.lake.upkeep.gc.retained_commits import iter_version_uses, read_catalog_rows, read_unexpired_commits
@@ -88,6 +91,8 @@ class ErasureResult:
     quarantine: ErasedQuarantine | None = None
     downstream: tuple[DerivedTable, ...] = ()
     sinks: tuple[str, ...] = ()  # they have delivered these tables out of the lake
+    answers: ErasedAnswers = field(default_factory=ErasedAnswers)  # of the service, whichever tables they are about
+    unsearched: tuple[UnsearchedPlace, ...] = ()  # they may quote the rows
     dry_run: bool = False
     place: WorkPlace | None = None  # where files were searched and rewritten
 
@@ -116,7 +121,10 @@ def erase(
     downstream = store.db.read(lambda connection: find_derived_tables(connection, table))
     names = {str(table), *(derived_table.table for derived_table in downstream)}
     sinks = store.db.read(lambda connection: find_sinks(connection, names))
-    return replace(result, events=events, quarantine=quarantine, downstream=downstream, sinks=sinks)
+    answers = erase_answers(store, dry_run=dry_run)  # last: queries that were answered meanwhile may have the rows
+    unsearched = store.db.read(lambda connection: find_unsearched_places(connection, table))
+    result = replace(result, events=events, quarantine=quarantine, answers=answers, unsearched=unsearched)
+    return replace(result, downstream=downstream, sinks=sinks)
 
 
 def _run_erasure(store: "Store", erasure: Erasure, pin: str, *, dry_run: bool) -> ErasureResult:

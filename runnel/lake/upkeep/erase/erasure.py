@@ -28,7 +28,6 @@ from runnel.lake.upkeep.erase import row_matches
 from runnel.lake.upkeep.erase.condition import Condition
 from runnel.lake.upkeep.erase.file_rewriter import FileRewrite, RewrittenFiles
 from runnel.lake.upkeep.erase.file_search import FileSearcher, SearchGroup, divide_groups
-from runnel.lake.upkeep.erase.position_set import NO_POSITIONS, PositionSet
 from runnel.lake.upkeep.erase.version_references import (
     VersionReferences,
     VersionSwap,
@@ -38,6 +37,7 @@ from runnel.lake.upkeep.erase.version_references import (
 from runnel.lake.upkeep.erase.version_rewriter import LoadedVersion, VersionReader, VersionRewriter
 from runnel.lake.upkeep.gc.mark import MarkedFiles, normalize_path
 from runnel.lake.upkeep.gc.retained_commits import iter_version_uses, read_unexpired_commits
+from runnel.lake.upkeep.position_set import NO_POSITIONS, PositionSet
 from runnel.lake.work_runner import ProcessRunner, ReportUnits, WorkContext, WorkRunner
 
 if TYPE_CHECKING:

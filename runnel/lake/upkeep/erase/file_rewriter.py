@@ -17,7 +17,7 @@ from runnel.lake.iceberg.table_metadata import drop_history
 from runnel.lake.owners.file_stripper import strip_rows
 from runnel.lake.scan.scan_units import pack_files
 from runnel.lake.upkeep import position_deletes
-from runnel.lake.upkeep.erase.position_set import PositionSet
+from runnel.lake.upkeep.position_set import PositionSet
 from runnel.lake.warehouse_files import WarehouseFiles
 from runnel.model.work_place import EXECUTORS
 

@@ -20,7 +20,7 @@ from runnel.lake.iceberg.table_metadata import drop_history
 from runnel.lake.scan.duckdb_connection import connect_duckdb
 from runnel.lake.scan.scan_sql import FILE_COLUMN, POSITION_COLUMN, rows_sql
 from runnel.lake.scan.scan_units import UNIT_BYTES, count_bytes, pack_files, read_size
-from runnel.lake.upkeep.erase.position_set import PositionSet
+from runnel.lake.upkeep.position_set import PositionSet
 from runnel.lake.warehouse_files import WarehouseFiles
 from runnel.model.work_place import EXECUTORS
 

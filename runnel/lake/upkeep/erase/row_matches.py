@@ -16,8 +16,8 @@ from runnel.lake.iceberg.manifests import FileEntry
 from runnel.lake.iceberg.table_properties import is_file_table
 from runnel.lake.upkeep.erase.condition import Condition, render_condition
 from runnel.lake.upkeep.erase.file_search import BLOB, MatchingRows, SearchGroup, build_search_group
-from runnel.lake.upkeep.erase.position_set import PositionSet
 from runnel.lake.upkeep.erase.version_rewriter import LoadedVersion
+from runnel.lake.upkeep.position_set import PositionSet
 
 _NO_FIELD = 2_000_000_000  # a field id that no file has: its column is null
 FieldIds = tuple[int | None, ...]

@@ -1,7 +1,13 @@
-"""Authenticate every request by its token, except for the health checks."""
+"""Authenticate every request by its token, except for the health checks.
+
+The token is checked again while a request that reads lasts, so that a token that was revoked, has expired or was
+rotated does not listen on.
+"""
 
 import hashlib
 import time
+from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from anyio import to_thread
@@ -11,10 +17,13 @@ from runnel.errors import Mistake, RunnelError, join_names
 from runnel.lake.control import tokens
 from runnel.lake.control.tokens import Token
 from runnel.service.api.middleware.token_scope import check_path
+from runnel.service.api.middleware.token_uses import TokenUses
+from runnel.service.api.middleware.token_watch import serve_while_valid
 from runnel.service.api.parameters import API_PREFIX, EVENTS_PATH
 from runnel.service.api.problem_json import to_problem_response
 
 if TYPE_CHECKING:
+    from starlette.responses import Response
     from starlette.types import ASGIApp, Receive, Scope, Send
 
     from runnel.lake.catalog.database import Database
@@ -33,6 +42,7 @@ class AuthenticationMiddleware:
     def __init__(self, app: "ASGIApp", db: "Database") -> None:
         self._app = app
         self._db = db
+        self._uses = TokenUses(db)
         self._cached_tokens: dict[str, tuple[Token, float]] = {}  # of event pushes: hash to token and time of its check
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
@@ -41,7 +51,8 @@ class AuthenticationMiddleware:
             await self._app(scope, receive, send)
             return
         try:
-            token = await self._authenticate(scope)
+            secret = _read_secret(scope)
+            token = await self._authenticate(scope, secret)
             _check_scope(token, scope)
             await self._check_limits(token, scope)
         except _AccessDenied as denied:
@@ -51,23 +62,33 @@ class AuthenticationMiddleware:
             await to_problem_response(error)(scope, receive, send)
             return
         scope.setdefault("state", {})["caller"] = token
-        await self._app(scope, receive, send)
-
-    async def _authenticate(self, scope: "Scope") -> Token:
-        header = next((value for name, value in scope["headers"] if name == b"authorization"), b"").decode("latin-1")
-        scheme, _, secret = header.partition(" ")
-        if scheme.lower() != "bearer" or not secret.strip():
-            raise _AccessDenied(
-                401, "TOKEN_MISSING", "this request needs a token", "send the header Authorization: Bearer TOKEN"
-            )
-        if EVENTS_PATH.fullmatch(scope["path"]):
-            token = await self._verify_cached(secret.strip())
+        self._uses.note_use(token)
+        if _only_reads(scope):
+            await serve_while_valid(self._app, partial(self._find_refusal, secret), scope, receive, send)
         else:
-            token = await to_thread.run_sync(self._verify_token, secret.strip())
+            await self._app(scope, receive, send)
+
+    async def _authenticate(self, scope: "Scope", secret: str) -> Token:
+        if EVENTS_PATH.fullmatch(scope["path"]):
+            token = await self._verify_cached(secret)
+        else:
+            token = await to_thread.run_sync(self._verify_token, secret)
         if token is None:
-            fix = "`runnel token create NAME` creates one"
-            raise _AccessDenied(401, "TOKEN_INVALID", "this token is unknown or was revoked", fix)
+            raise await self._describe_refusal(secret)
         return token
+
+    async def _find_refusal(self, secret: str) -> "Response | None":
+        """Return the answer that refuses a token which was valid before; None if it still is, or if nobody knows."""
+        with suppress(RunnelError):  # the database is unreachable
+            if await self._verify_cached(secret) is None:
+                denied = await self._describe_refusal(secret)
+                return to_problem_response(denied, denied.status, denied.headers)
+        return None
+
+    async def _describe_refusal(self, secret: str) -> "_AccessDenied":
+        work = partial(tokens.explain_refusal, secret=secret)
+        mistake = await to_thread.run_sync(self._db.read, work)
+        return _AccessDenied(401, mistake.code, mistake.what, mistake.fix or "")
 
     def _verify_token(self, secret: str) -> Token | None:
         return self._db.read(lambda connection: tokens.verify(connection, secret))
@@ -97,8 +118,22 @@ class _AccessDenied(Mistake):
     def __init__(self, status: int, code: str, what: str, fix: str) -> None:
         super().__init__(code, what, fix=fix)
         self.status = status
-        error_attribute = ', error="invalid_token"' if code == "TOKEN_INVALID" else ""
+        error_attribute = ', error="invalid_token"' if code != "TOKEN_MISSING" else ""
         self.headers = {"WWW-Authenticate": f'Bearer realm="runnel"{error_attribute}'} if status == 401 else {}
+
+
+def _read_secret(scope: "Scope") -> str:
+    """Return the text of the token that a request came with."""
+    header = next((value for name, value in scope["headers"] if name == b"authorization"), b"").decode("latin-1")
+    scheme, _, secret = header.partition(" ")
+    if scheme.lower() == "bearer" and secret.strip():
+        return secret.strip()
+    fix = "send the header Authorization: Bearer TOKEN"
+    raise _AccessDenied(401, "TOKEN_MISSING", "this request needs a token", fix)
+
+
+def _only_reads(scope: "Scope") -> bool:
+    return scope["method"] in _READ_METHODS or scope["path"] in _READ_ONLY_POSTS
 
 
 def _check_scope(token: Token, scope: "Scope") -> None:
@@ -107,9 +142,9 @@ def _check_scope(token: Token, scope: "Scope") -> None:
         _check_push(token, scope)
         return
     if scope["path"].startswith(_TOKENS_PATH) and token.scope != tokens.ADMIN:
-        what = f"the token `{token.name}` may not create, list or revoke tokens"
+        what = f"the token `{token.name}` may not create, list, rotate or revoke tokens"
         raise _AccessDenied(403, "TOKEN_FORBIDDEN", what, f"use a token of scope {tokens.ADMIN}")
-    if token.scope != tokens.READ or scope["method"] in _READ_METHODS or scope["path"] in _READ_ONLY_POSTS:
+    if token.scope != tokens.READ or _only_reads(scope):
         return
     what = f"the token `{token.name}` may only read"
     raise _AccessDenied(403, "TOKEN_FORBIDDEN", what, f"use a token of scope {tokens.WRITE} or {tokens.ADMIN}")

@@ -2,7 +2,9 @@
 
 The same holds for the DELETE that removes files: repeated without a key, it would find none.
 
-Only final answers are stored: after an error of the service (5xx) the request may be repeated.
+Only final answers are stored: after an error of the service (5xx) the request may be repeated. Of an answer that is
+too large, only the key is stored: a repeated request is refused, and nothing is done twice. A request that only reads
+is simply answered again.
 """
 
 import asyncio
@@ -19,10 +21,9 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
-from runnel.errors import RunnelError
+from runnel.errors import Conflict, RunnelError
 from runnel.lake.control import idempotency_keys
 from runnel.lake.control.idempotency_keys import ClaimedKey, StoredResponse
-from runnel.query.arrow_stream import MEDIA_TYPE
 from runnel.service.api.parameters import API_PREFIX, EVENTS_PATH
 from runnel.service.api.problem_json import to_problem_response
 
@@ -34,10 +35,12 @@ if TYPE_CHECKING:
 LOG = logging.getLogger("runnel.api")
 MAX_BODY_BYTES = 2 * 2**20  # of the body of a POST
 MAX_FILE_BYTES = 64 * 2**20  # of a corrected file
+MAX_STORED_BYTES = 256 * 2**10  # of an answer
 _KEY_REGEX = r"^[!-~]{1,200}$"
 _KEY_PATTERN = re.compile(_KEY_REGEX.encode())
 _STORED_HEADERS = ("content-type", "location")
 _SWEEP_SECONDS = 600.0
+_READING_PATHS = frozenset({f"{API_PREFIX}/query", f"{API_PREFIX}/plan"})  # of a POST that changes nothing
 _FILE_PATHS = re.compile(rf"{API_PREFIX}/quarantine/[^/]+/release")
 _COMMITTING_DELETES = re.compile(rf"{API_PREFIX}/(?:files|quarantine)/[^/]+")
 
@@ -84,9 +87,11 @@ class IdempotencyMiddleware:
             await to_problem_response(RunnelError("REQUEST_TOO_LARGE", error.detail), 413)(scope, receive, send)
             return
         method = "" if scope["method"] == "POST" else f"{scope['method']}\n"  # stored keys of a POST have no method
-        request_head = f"{scope['state']['caller'].name}\n{scope['path']}\n{scope['query_string'].decode('latin-1')}\n"
+        # The id, not the name: a later token of the same name must not get the answers of this one.
+        caller_id = scope["state"]["caller"].id
+        request_head = f"{caller_id}\n{scope['path']}\n{scope['query_string'].decode('latin-1')}\n"
         request = method + request_head + body.decode("latin-1")
-        owned_key = f"{scope['state']['caller'].name}\n{key}"
+        owned_key = f"{caller_id}\n{key}"
         claim = await to_thread.run_sync(lambda: idempotency_keys.claim_key(self._db, owned_key, request))
         if isinstance(claim, StoredResponse):
             await _replay_answer(claim)(scope, receive, send)
@@ -131,10 +136,10 @@ class IdempotencyMiddleware:
             return
         headers = {name.decode(): value.decode("latin-1") for name, value in messages[0]["headers"]}
         stored_headers = {name: headers[name] for name in _STORED_HEADERS if name in headers}
-        body = b"".join(message.get("body", b"") for message in messages[1:]).decode("utf-8")
-        idempotency_keys.store_response(
-            self._db, claim, StoredResponse(status, json.dumps({"headers": stored_headers, "body": body}))
-        )
+        body = b"".join(message.get("body", b"") for message in messages[1:])
+        is_small = len(body) <= MAX_STORED_BYTES
+        text = json.dumps({"headers": stored_headers, "body": body.decode("utf-8")}) if is_small else ""
+        idempotency_keys.store_response(self._db, claim, StoredResponse(status, text))
         if time.monotonic() - self._swept_at > _SWEEP_SECONDS:
             self._swept_at = time.monotonic()
             idempotency_keys.delete_expired(self._db)
@@ -151,14 +156,16 @@ def _takes_key(scope: "Scope") -> bool:
 
 
 def _is_never_stored(scope: "Scope") -> bool:
-    """Return whether the answer is not stored: it holds a secret, or is a large stream of a request that only reads."""
-    if scope["path"] == f"{API_PREFIX}/tokens":  # the text of a token is never stored
-        return True
-    is_query = scope["path"] == f"{API_PREFIX}/query"
-    return is_query and any(name == b"accept" and MEDIA_TYPE.encode() in value for name, value in scope["headers"])
+    """Return whether the answer is not stored: it holds the text of a token, or the request only reads."""
+    path: str = scope["path"]
+    return path.startswith(f"{API_PREFIX}/tokens") or path in _READING_PATHS
 
 
 def _replay_answer(answer: StoredResponse) -> Response:
+    if not answer.body:
+        what = "this request was executed before; its answer was too large to be stored, or was removed by an erasure"
+        fix = "look at what it did; send it with a new key to execute it once more"
+        return to_problem_response(Conflict("ANSWER_NOT_STORED", what, fix=fix))
     stored = json.loads(answer.body)
     return Response(stored["body"], answer.status, headers={**stored["headers"], "Idempotency-Replayed": "true"})
 

@@ -1,13 +1,18 @@
 """How far an erasure reaches: what streams read, the inbox and the quarantine; and what it says that it leaves."""
 
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 
 from runnel.connect.load import quarantine
 from runnel.connect.load.quarantined_row import QuarantinedRow
 from runnel.lake.catalog import schema
-from runnel.lake.flow_state import append_log, streams
+from runnel.lake.control import declarations, idempotency_keys, queue_entry, run_claims, run_events, run_queue
+from runnel.lake.control.declarations import ProjectDeclarations, SourceDeclaration
+from runnel.lake.control.idempotency_keys import ClaimedKey, StoredResponse
+from runnel.lake.flow_state import append_log, runs, streams
 from runnel.lake.flow_state.append_log import AppendLog
 from runnel.lake.flow_state.inbox_reader import InboxReader
 from runnel.lake.flow_state.inbox_writer import PushRequest, write_events
@@ -20,10 +25,14 @@ from runnel.lake.store import Store
 from runnel.lake.upkeep.compact.compact import compact
 from runnel.lake.upkeep.erase.derived_tables import DerivedTable
 from runnel.lake.upkeep.erase.erase import ErasedQuarantine, erase
+from runnel.lake.upkeep.erase.erase_answers import ErasedAnswers
+from runnel.lake.upkeep.erase.unsearched_places import find_log_files
 from runnel.lake.upkeep.fsck.fsck import fsck
 from runnel.lake.upkeep.gc.collect import gc
 from runnel.lake.upkeep.gc.retention import Retention
 from runnel.lake.work_runner import ChooseRunner, WorkContext, run_in_process
+from runnel.model.run_request import RunRequest
+from runnel.model.worker_request import QueryRequest
 from runnel.names import TableName
 from tests.lake.factories import add, create, read, rows
 from tests.lake.pickling_runner import PicklingRunner
@@ -186,6 +195,67 @@ def test_its_quarantine_is_erased_and_what_can_t_be_told_is_counted(store: Store
     )
     assert fsck(store, deep=True).is_clean
     assert erase(store, EVENTS, ANN).quarantine == ErasedQuarantine(str(name), 0, 1, fix)
+
+
+def ask(store: Store, request: QueryRequest | RunRequest, text: str) -> str:
+    """Queue a request, and let a worker answer it with a text."""
+    entry = queue_entry.QueueRequest(request, "ada", retries=0)
+    run_queue.submit(store.db, entry)
+    claimed = run_claims.claim(store.db, "w1", (request.kind,))
+    assert claimed is not None
+    run_claims.finish(store.db, claimed.claim, "succeeded", {"rows": [[text]]})
+    return entry.id
+
+
+def text_of(store: Store) -> str:
+    tables = (schema.queue, schema.answers)
+    return str([store.db.read(lambda c, table=table: c.execute(sa.select(table)).all()) for table in tables])
+
+
+def test_stored_answers_of_the_service_are_erased(both: Store) -> None:
+    """Of a request with a key, the key stays: it is not executed twice. Of runs everything stays, and is named."""
+    create(both, "ods.events", rows((1, "ann", 1), BOB))
+    run = ask(both, RunRequest(), "")
+    ask(both, QueryRequest("select * from ods.events where day = 'ann'"), "ann")
+    key = idempotency_keys.claim_key(both.db, "k", "POST /quarantine/ods.events/release")
+    assert isinstance(key, ClaimedKey)
+    idempotency_keys.store_response(both.db, key, StoredResponse(200, '{"rows": ["ann"]}'))
+    run_events.add(both.db, run, [{"kind": "warning", "text": "ann"}])
+    assert "ann" in text_of(both)
+    assert erase(both, EVENTS, ANN, dry_run=True).answers == ErasedAnswers(requests=1, keys=1)
+    assert "ann" in text_of(both)
+    done = erase(both, EVENTS, ANN)
+    assert done.answers == ErasedAnswers(requests=1, keys=1)
+    assert "ann" not in text_of(both) and run in text_of(both)
+    repeated = idempotency_keys.claim_key(both.db, "k", "POST /quarantine/ods.events/release")
+    assert repeated == StoredResponse(200, "")
+    assert [(place.place, place.entries) for place in done.unsearched] == [("events of runs", 1)]
+    assert erase(both, EVENTS, ANN).answers == ErasedAnswers(0, 0)
+
+
+def test_erased_answers_are_not_in_the_file_of_the_catalog(store: Store) -> None:
+    create(store, "ods.events", rows(BOB))
+    for _ in range(20):
+        ask(store, QueryRequest("select 1"), "Ann Onymous")
+    store.db.close()
+    assert b"Ann Onymous" in Path(str(store.db.url.database)).read_bytes()
+    erase(store, EVENTS, ANN)
+    store.db.close()  # the last connection moves the write-ahead log into the file
+    assert b"Ann Onymous" not in Path(str(store.db.url.database)).read_bytes()
+
+
+def test_what_can_not_be_searched_is_named(store: Store, tmp_path: Path) -> None:
+    create(store, "ods.events", rows(BOB))
+    sources = {"ods.events": SourceDeclaration("ods.events", "files")}
+    declarations.write_declarations(store.db, ProjectDeclarations(sources=sources))
+    runs.start(store.db, "r1", "main", "ada", {})
+    done = erase(store, EVENTS, ANN)
+    assert [place.place for place in done.unsearched] == ["records of runs", "what source ods.events reads"]
+    assert all(place.fix for place in done.unsearched)
+    assert find_log_files(tmp_path / "logs") == ()
+    (tmp_path / "logs/runs").mkdir(parents=True)
+    (tmp_path / "logs/runs/r1.log").write_text("ann")
+    assert [(place.place, place.entries) for place in find_log_files(tmp_path / "logs")] == [("log files", 1)]
 
 
 def test_its_inbox_is_erased_and_the_other_events_keep_their_numbers(store: Store) -> None:

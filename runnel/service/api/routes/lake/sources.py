@@ -112,7 +112,7 @@ async def push_events(request: Request, table: SourcePath, key: IdempotencyKey =
         else await _parse_in_thread(body, media_type, source)
     )
     request_key = (
-        (hash_texts("request", get_caller(request).name, key), hash_texts(body.decode("latin-1"))) if key else None
+        (hash_texts("request", get_caller(request).id, key), hash_texts(body.decode("latin-1"))) if key else None
     )
     size = len(body) + _KEY_BYTES * len(parsed.keys)
     receipt = await inboxes.writer.put(PushRequest(source.inbox, parsed.events, parsed.keys, request_key), size)

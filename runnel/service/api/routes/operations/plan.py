@@ -3,7 +3,7 @@
 from typing import Any
 
 from fastapi import APIRouter
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, StrictBool
 
 from runnel.lake.history import branches
 from runnel.model.run_request import RunRequest
@@ -24,7 +24,7 @@ class PlanRequestBody(RequestBody):
     select: Selection = Field(default=[], examples=[["+dws.seller_day"]])
     exclude: Selection = Field(default=[])
     branch: Ref = "main"
-    full_refresh: bool = False
+    full_refresh: StrictBool = False
     set_: ParameterSettings = Field(default=[], alias="set", description="Values of parameters, as `name=value`")
 
 

@@ -1,4 +1,4 @@
-"""Routes for tokens: list, create and revoke, with scope admin; and what the caller's own token may do."""
+"""Routes for tokens: list, create, rotate and revoke, with scope admin; and what the caller's own token may do."""
 
 from typing import Annotated, Any, Literal
 
@@ -6,15 +6,21 @@ from fastapi import APIRouter
 from pydantic import BaseModel, Field, StringConstraints
 
 from runnel import __version__
+from runnel.declare.options.duration import parse_duration
 from runnel.errors import Conflict
 from runnel.lake.control import tokens as catalog_tokens
 from runnel.service.api.dependencies import Caller, LakeDependency, StoreDependency
 from runnel.service.api.pagination import ListPage, build_single_page
-from runnel.service.api.parameters import NamePath, Ref, RequestBody
+from runnel.service.api.parameters import NO_NUL, NamePath, Ref, RequestBody
 from runnel.service.api.problem_json import error_responses
 
 router = APIRouter(tags=["tokens"])
 TablePattern = Annotated[str, StringConstraints(pattern=r"^[a-z*][a-z0-9_*]{0,62}\.[a-z*][a-z0-9_*]{0,62}$")]
+Expiry = Annotated[
+    str,
+    StringConstraints(min_length=1, max_length=40, pattern=NO_NUL),
+    Field(description="When it expires: a duration, a day or a time in UTC, or `never`.", examples=["30d"]),
+]
 SourceName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,62}\.[a-z][a-z0-9_]{0,62}$")]
 
 
@@ -22,12 +28,16 @@ class TokenView(BaseModel):
     """A token without its text. `tables` and `branch` are its limits, if it has any; `sources` those of scope push."""
 
     token: str
+    id: str = Field(description="Never used again, unlike the name")
     scope: str = Field(description="push, read, write or admin")
     tables: list[str] | None
     branch: str | None
     sources: list[str] | None
     made_at: str
     revoked_at: str | None
+    expires_at: str | None
+    last_used_at: str | None = Field(description="Recorded at most once a minute")
+    previous_until: str | None = Field(description="Until when the text before the last rotation is accepted")
 
 
 class NewTokenView(TokenView):
@@ -55,6 +65,16 @@ class NewToken(RequestBody):
     sources: Annotated[list[SourceName], Field(min_length=1, max_length=100)] | None = Field(
         default=None, examples=[["ods.events"]]
     )
+    expires: Expiry = catalog_tokens.DEFAULT_EXPIRY
+
+
+class TokenRotation(RequestBody):
+    """How to rotate a token: how long its previous text is accepted, and when it expires if that changes."""
+
+    grace: Annotated[str, StringConstraints(min_length=1, max_length=40, pattern=NO_NUL)] = Field(
+        default="0s", examples=["1h"]
+    )
+    expires: Expiry | None = None
 
 
 @router.get(
@@ -83,9 +103,29 @@ def create_token(store: StoreDependency, body: NewToken) -> dict[str, Any]:
     tables = tuple(body.tables) if body.tables is not None else None
     sources = tuple(body.sources) if body.sources is not None else None
     new_token = catalog_tokens.create_token(
-        store.db, body.name, body.scope, tables=tables, branch=body.branch, sources=sources
+        store.db, body.name, body.scope, tables=tables, branch=body.branch, sources=sources, expires=body.expires
     )
     return new_token.json()
+
+
+@router.post(
+    "/tokens/{name}/rotate",
+    response_model=NewTokenView,
+    summary="Rotate a token",
+    responses=error_responses(400, 404, 409, 413),
+)
+def rotate_token(
+    store: StoreDependency, caller: Caller, name: NamePath, body: TokenRotation | None = None
+) -> dict[str, Any]:
+    """Give a token a new text, which is only in this answer. Needs scope admin.
+
+    The previous text is accepted for the grace period. The caller's own token needs one.
+    """
+    rotation = body or TokenRotation()
+    if name == caller.name and not parse_duration(rotation.grace, code="TOKEN_GRACE"):
+        what = f"`{name}` is the token of this request"
+        raise Conflict("TOKEN_OWN", what, fix="give a grace period, so that a lost answer does not lock you out")
+    return catalog_tokens.rotate(store.db, name, grace=rotation.grace, expires=rotation.expires).json()
 
 
 @router.delete(

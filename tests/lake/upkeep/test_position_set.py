@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runnel.lake.upkeep.erase.position_set import PositionSet
+from runnel.lake.upkeep.position_set import PositionSet
 
 
 @given(positions=st.lists(st.integers(0, 2**40)))

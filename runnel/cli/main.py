@@ -16,6 +16,7 @@ import click
 
 from runnel import shutdown
 from runnel.errors import Cancelled, RunnelError, find_disk_full
+from runnel.private_files import create_private_file, create_private_folder
 from runnel.thread_interrupt import list_abandoned_threads
 
 _COMMANDS = {
@@ -202,8 +203,9 @@ def _write_trace(error: Exception) -> Path:
     folder = Path.cwd() / ".runnel" / "logs"
     if not folder.parent.is_dir():
         folder = Path(tempfile.gettempdir())
-    folder.mkdir(parents=True, exist_ok=True)
+    create_private_folder(folder)
     path = folder / "runnel-error.log"
+    create_private_file(path)
     with path.open("a", encoding="utf-8") as log:
         log.write("".join(traceback.format_exception(error)) + "\n")
     return path

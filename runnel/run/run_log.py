@@ -5,6 +5,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from runnel.private_files import create_private_file, create_private_folder
 from runnel.run.results.run_result import Event
 
 
@@ -12,8 +13,9 @@ class RunLog:
     """The log file of one run, written line by line, so that a crash loses nothing."""
 
     def __init__(self, folder: Path, run: str) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
         self.path = folder / f"{run}.log"
+        create_private_folder(folder)
+        create_private_file(self.path)
         self._guard = threading.Lock()
 
     def write(self, text: str) -> None:

@@ -6,10 +6,13 @@ import os
 import traceback
 from datetime import UTC, datetime
 from logging.handlers import RotatingFileHandler
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from runnel.private_files import create_private_file, create_private_folder
+
 if TYPE_CHECKING:
-    from pathlib import Path
+    from io import TextIOWrapper
 
 _MAX_BYTES, _BACKUP_COUNT = 10_000_000, 5
 
@@ -32,15 +35,19 @@ class JsonLineFormatter(logging.Formatter):
 
 
 class LogFileHandler(RotatingFileHandler):
-    """A rotating log file that never fails its writer: if the disk is full, records are lost."""
+    """A rotating log file of its owner that never fails its writer: if the disk is full, records are lost."""
+
+    def _open(self) -> "TextIOWrapper":
+        create_private_file(Path(self.baseFilename))
+        return super()._open()
 
     def handleError(self, record: logging.LogRecord) -> None:
         """Ignore the error: the standard handler would print a trace for each record."""
 
 
-def log_to_file(path: "Path") -> None:
+def log_to_file(path: Path) -> None:
     """Send the log records of this process to a file from now on, and record its start, so that the file exists."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    create_private_folder(path.parent)
     handler = LogFileHandler(path, maxBytes=_MAX_BYTES, backupCount=_BACKUP_COUNT, delay=True, encoding="utf-8")
     handler.setFormatter(JsonLineFormatter())
     root = logging.getLogger("runnel")

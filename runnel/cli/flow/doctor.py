@@ -42,6 +42,7 @@ def _check_project() -> "list[DoctorFinding]":
     """Check the project and its lake, if the command is called in a project."""
     from runnel.lake.iceberg.file_io import free_bytes
     from runnel.lake.store import Store
+    from runnel.project.home_folder import prepare_home
     from runnel.spark.doctor import DoctorFinding as fact
 
     try:
@@ -52,6 +53,7 @@ def _check_project() -> "list[DoctorFinding]":
         return [fact("project", "fail", error.what, error.fix)]
     project_facts = [fact("project", "ok", f"{project_settings.name} in {project_settings.root}")]
     try:
+        prepare_home(project_settings)
         store = Store.open(project_settings.catalog, project_settings.warehouse)
         catalog_url = store.db.url.render_as_string(hide_password=True)
         project_facts.append(

@@ -18,6 +18,7 @@ from runnel import shutdown
 from runnel.errors import Cancelled, RunnelError, find_disk_full
 from runnel.private_files import create_private_file, create_private_folder
 from runnel.thread_interrupt import list_abandoned_threads
+from runnel.visible_text import show_invisible
 
 _COMMANDS = {
     # name: (module, help text in `runnel --help`)
@@ -181,7 +182,7 @@ def _exit_with_error(error: RunnelError, exit_code: int | None = None) -> NoRetu
     if "--json" in sys.argv[1:]:
         click.echo(json.dumps({"error": error.to_json()}))
     else:
-        click.echo(str(error), err=True)
+        click.echo(show_invisible(str(error)), err=True)
     sys.exit(exit_code or error.exit_code)
 
 

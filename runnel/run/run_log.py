@@ -7,6 +7,7 @@ from pathlib import Path
 
 from runnel.private_files import create_private_file, create_private_folder
 from runnel.run.results.run_result import Event
+from runnel.visible_text import show_invisible
 
 
 class RunLog:
@@ -22,7 +23,7 @@ class RunLog:
         """Append text with the time; if the disk is full, the text is lost and the run goes on."""
         stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         with suppress(OSError), self._guard, self.path.open("a", encoding="utf-8") as file:
-            file.write(f"{stamp} {text.rstrip()}\n")
+            file.write(f"{stamp} {show_invisible(text.rstrip())}\n")
 
     def write_event(self, event: Event) -> None:
         """Append an event, unless it is mere progress."""

@@ -3,9 +3,7 @@
 import sys
 from typing import TYPE_CHECKING
 
-import click
-
-from runnel.cli.output import command, format_count, load_project_settings, print_json
+from runnel.cli.output import command, format_count, load_project_settings, print_json, print_text
 from runnel.errors import RunnelError
 
 if TYPE_CHECKING:
@@ -31,9 +29,9 @@ def doctor(as_json: bool) -> None:
     else:
         width = max(len(entry.name) for entry in all_facts)
         for entry in all_facts:
-            click.echo(f"{entry.state:<4}  {entry.name:<{width}}  {entry.what}")
+            print_text(f"{entry.state:<4}  {entry.name:<{width}}  {entry.what}")
             if entry.fix and entry.state != "ok":
-                click.echo(f"      {'':<{width}}  fix: {entry.fix}")
+                print_text(f"      {'':<{width}}  fix: {entry.fix}")
     if any(entry.state == "fail" for entry in all_facts):
         sys.exit(1)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from runnel import shutdown
-from runnel.cli.output import command, open_lake, print_json, print_to_stderr, read_global_options
+from runnel.cli.output import command, open_lake, print_json, print_text, print_to_stderr, read_global_options
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -103,7 +103,7 @@ def down(timeout: float | None, now: bool, as_json: bool) -> None:
     folder = load_project_settings().home
     instance = instance_file.find_instance(folder)
     if instance is None:
-        print_json({"stopped": None, "interrupted": []}) if as_json else click.echo(
+        print_json({"stopped": None, "interrupted": []}) if as_json else print_text(
             "no service of this project is running"
         )
         return
@@ -114,10 +114,10 @@ def down(timeout: float | None, now: bool, as_json: bool) -> None:
         print_json({"stopped": instance.pid, "interrupted": [run.json() for run in runs]})
         return
     for run in runs:
-        click.echo(
+        print_text(
             f"interrupted, and queued again for the next `runnel up`: run {run.run} ({run.select or 'everything'})"
         )
-    click.echo("the service has stopped")
+    print_text("the service has stopped")
 
 
 def _await_down(project_lake: "Lake", instance: "ServiceInstance", timeout: float | None) -> "list[RunUnderWay]":

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from runnel.cli.output import format_table, format_time, open_lake, print_json, print_to_stderr
+from runnel.cli.output import format_table, format_time, open_lake, print_json, print_text, print_to_stderr
 from runnel.errors import did_you_mean
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def create(
         print_json(new_token.json())
         return
     print_to_stderr(f"token {name} may {new_token.token.permissions_text}; it is shown only this once:")
-    click.echo(new_token.secret)
+    print_text(new_token.secret)
 
 
 def _split_names(texts: tuple[str, ...]) -> tuple[str, ...] | None:
@@ -65,13 +65,13 @@ def list_(as_json: bool) -> None:
     if as_json:
         print_json([entry.json() for entry in entries])
     elif not entries:
-        click.echo("no tokens yet; `runnel token create NAME` creates one")
+        print_text("no tokens yet; `runnel token create NAME` creates one")
     else:
         rows = [
             [entry.name, entry.permissions_text, format_time(entry.made_at), format_time(entry.revoked_at or "")]
             for entry in entries
         ]
-        click.echo(format_table(["token", "may", "created (UTC)", "revoked (UTC)"], rows))
+        print_text(format_table(["token", "may", "created (UTC)", "revoked (UTC)"], rows))
 
 
 @token.command()
@@ -81,4 +81,4 @@ def revoke(name: str, as_json: bool) -> None:
     """Revoke the token NAME; the service refuses it from then on."""
     with open_lake() as project_lake:
         revoked = project_lake.revoke_token(name)
-    print_json(revoked.json()) if as_json else click.echo(f"token {name} is revoked")
+    print_json(revoked.json()) if as_json else print_text(f"token {name} is revoked")

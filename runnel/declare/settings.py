@@ -35,7 +35,7 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
     },
     "params": {},
     "retention": {"commits": "30 days", "stream": "1 day", "failed": "3 days", "grace": "1 hour", "branches": {}},
-    "service": {"host": "127.0.0.1", "port": 8470, "query_timeout": "2 minutes"},
+    "service": {"host": "127.0.0.1", "port": 8470, "query_timeout": "2 minutes", "max_upload": "16 GiB"},
     "openlineage": {"url": "", "namespace": "", "api_key": ""},
     "telemetry": {"endpoint": "", "headers": {}},
 }
@@ -73,6 +73,7 @@ class Settings:
     host: str
     port: int
     query_timeout_seconds: int
+    max_upload_bytes: int
     run_on: str = "auto"
     executors_from_bytes: int = 256 << 20
     shared_folders: tuple[str, ...] = ()
@@ -172,7 +173,7 @@ def _check_value(name: str, value: Any, at: str) -> None:
         _parse_seconds(name, value, at)
     elif name == "spark.run_on":
         _parse_choice(name, value, _RUN_ON, at)
-    elif name in ("spark.executors_from", "spark.split_size"):
+    elif name in ("spark.executors_from", "spark.split_size", "service.max_upload"):
         _parse_bytes(name, value, at)
 
 
@@ -275,6 +276,7 @@ def _build_settings(root: Path, values: Mapping[str, Mapping[str, Any]], environ
         query_timeout_seconds=_parse_seconds(
             "service.query_timeout", resolve("service", "query_timeout"), settings_path
         ),
+        max_upload_bytes=_parse_bytes("service.max_upload", resolve("service", "max_upload"), settings_path),
         run_on=_parse_choice("spark.run_on", resolve("spark", "run_on"), _RUN_ON, settings_path),
         executors_from_bytes=_parse_bytes("spark.executors_from", resolve("spark", "executors_from"), settings_path),
         shared_folders=_parse_folders("spark.shared", resolve("spark", "shared"), root),

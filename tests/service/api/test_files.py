@@ -2,6 +2,7 @@
 
 import io
 import tarfile
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -13,6 +14,7 @@ from runnel.declare.model.flow import quarantine_table_of
 from runnel.lake.history.commits import CommitChange
 from runnel.lake.publish import CommitDraft, publish
 from runnel.names import TableName
+from runnel.service.api import uploads
 from tests.service.api.api_server import ORDERS, Api
 
 
@@ -128,6 +130,31 @@ def packed(*names: str, kind: bytes = tarfile.REGTYPE) -> bytes:
     return sink.getvalue()
 
 
+def sized_header(size: int, kind: bytes = tarfile.REGTYPE) -> bytes:
+    """Return the header of a file that claims a size."""
+    member = tarfile.TarInfo("a")
+    member.size, member.type = size, kind
+    return member.tobuf(tarfile.GNU_FORMAT)
+
+
+def sparse_header(kind: bytes) -> bytes:
+    """Return the header of a file of 2 GiB that is one hole."""
+    header = bytearray(sized_header(0, kind))
+    header[386:410] = b"%011o\0%011o\0" % (2**31, 0)
+    header[483:495] = b"%011o\0" % 2**31
+    header[148:156] = b"%06o\0 " % tarfile.calc_chksums(bytes(header))[0]  # type: ignore[attr-defined]
+    return bytes(header)
+
+
+def pax_archive(fields: dict[str, str], records: bytes | None = None) -> bytes:
+    """Return an archive of one empty file with an extended header."""
+    member = tarfile.TarInfo("a")
+    member.pax_headers = fields
+    if records is None:
+        return member.tobuf(tarfile.PAX_FORMAT) + bytes(1024)
+    return sized_header(len(records), tarfile.XHDTYPE) + records.ljust(512, b"\0") + member.tobuf() + bytes(1024)
+
+
 def test_an_archive_is_one_commit(api: Api) -> None:
     done = api.ask("PUT", "/files/raw.docs?branch=dev", data=packed("a/b.txt", "c.txt")).json()
     assert (done["added"], done["bytes"]) == (2, 4)
@@ -146,6 +173,14 @@ ARCHIVES = {
     "a file that is a folder": (packed("a", "a/b"), "FILES_ARCHIVE"),
     "cut off": (packed("a")[:600], "FILES_ARCHIVE"),
     "a long name": (packed("x" * 300), "FILES_PATH"),
+    "a deep path": (packed("/".join("d" * 300)), "FILES_PATH"),
+    "a sparse file": (sparse_header(tarfile.GNUTYPE_SPARSE) + bytes(1024), "FILES_ARCHIVE"),
+    "a sparse file of POSIX": (pax_archive({"GNU.sparse.realsize": str(2**31)}), "FILES_ARCHIVE"),
+    "a size that leads back": (2 * sized_header(0) + sized_header(-1024) + bytes(2**15), "FILES_ARCHIVE"),
+    "a size beyond the end": (sized_header(2**40) + bytes(1024), "FILES_ARCHIVE"),
+    "a size below zero in a record": (pax_archive({"size": "-512"}), "FILES_ARCHIVE"),
+    "a header larger than any path": (pax_archive({"comment": "x" * 2**21}), "FILES_ARCHIVE"),
+    "records without an end": (pax_archive({}, records=b"0 path=a\n"), "FILES_ARCHIVE"),
 }
 
 
@@ -153,6 +188,43 @@ ARCHIVES = {
 def test_archives_that_are_refused(seen: Api, body: bytes, code: str) -> None:
     found = seen.ask("PUT", "/files/raw.docs", data=body)
     assert (found.status_code, found.json()["code"]) == (422, code), found.text
+    assert found.json()["fix"]
+
+
+@pytest.mark.parametrize("form", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+def test_archives_of_all_formats(api: Api, form: int) -> None:
+    paths = ["a.txt", "d/" * 60 + "e.txt", f"{'d' * 120}/{'e' * 90}"]
+    paths += ["grüße/日本.txt"] * (form != tarfile.USTAR_FORMAT)
+    sink = io.BytesIO()
+    with tarfile.open(fileobj=sink, mode="w", format=form) as tar:
+        for number, path in enumerate(paths):
+            member = tarfile.TarInfo(path)
+            member.size, member.mtime = number * 500, 1_700_000_000.5 if form == tarfile.PAX_FORMAT else 1_700_000_000
+            tar.addfile(member, io.BytesIO(bytes([number]) * member.size))
+    assert api.ask("PUT", "/files/raw.up", data=sink.getvalue()).json()["added"] == len(paths)
+    items = {item["path"]: item for item in api.get("/files/raw.up")["items"]}
+    assert sorted(items) == sorted(paths)
+    assert [items[path]["size"] for path in paths] == [number * 500 for number in range(len(paths))]
+    fraction = ".500000" if form == tarfile.PAX_FORMAT else ""
+    assert items["a.txt"]["modified_at"] == f"2023-11-14T22:13:20{fraction}+00:00"
+    assert api.ask("GET", f"/files/raw.up/{paths[2]}").content == b"\x02" * 1000
+
+
+def test_an_archive_of_too_many_files(seen: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(uploads, "_MAX_FILES", 2)
+    refused = seen.ask("PUT", "/files/raw.docs", data=packed("a", "b", "c"))
+    assert (refused.status_code, refused.json()["code"]) == (422, "FILES_ARCHIVE")
+    assert refused.json()["what"] == "the archive has more than 2 files"
+
+
+def test_an_upload_that_is_too_large(api: Api) -> None:
+    api.lake.settings = replace(api.lake.settings, max_upload_bytes=1000)
+    assert api.ask("PUT", "/files/raw.up/a", data=bytes(1000)).status_code == 200
+    for body in (bytes(1001), (bytes(600) for _ in range(2))):  # with and without a Content-Length
+        refused = api.ask("PUT", "/files/raw.up/b", data=body)
+        assert (refused.status_code, refused.json()["code"]) == (413, "FILES_TOO_LARGE")
+        assert "service.max_upload" in refused.json()["fix"]
+    assert api.ask("PUT", "/files/raw.up", data=packed("a")).status_code == 413
 
 
 def test_files_are_removed(api: Api) -> None:

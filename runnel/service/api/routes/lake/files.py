@@ -1,7 +1,6 @@
 """Routes for files in tables: list, download, upload and remove."""
 
 import shutil
-import tarfile
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,7 +11,6 @@ from fastapi import Path as PathParameter
 from fastapi.responses import FileResponse
 from pydantic import BaseModel
 from starlette.background import BackgroundTask
-from starlette.requests import ClientDisconnect
 
 from runnel import temp_dirs
 from runnel.errors import Mistake, close_hint
@@ -34,11 +32,11 @@ from runnel.service.api.parameters import (
     Text,
 )
 from runnel.service.api.problem_json import error_responses
+from runnel.service.api.uploads import check_upload_path, receive_body, unpack_archive
 
 router = APIRouter(tags=["files"])
 _BINARY = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
 _BINARY_SCHEMA = {"schema": {"type": "string", "format": "binary"}}
-_MAX_NAME_BYTES = 255
 GlobQuery = Annotated[Ref | None, Query(description="Which files: `*` stays within a folder, `**` crosses folders.")]
 RemovedGlobQuery = Annotated[
     Text, Query(description="Which files: `*` stays within a folder, `**` crosses folders.", examples=["2026/*"])
@@ -137,11 +135,12 @@ def download_file(
     "/files/{table}/{path:path}",
     response_model=UploadResultView,
     summary="Upload a file",
-    responses=error_responses(404, 409),
+    responses=error_responses(404, 409, 413),
     openapi_extra={"requestBody": {"content": _BINARY, "required": True}},
 )
 async def upload_file(
     request: Request,
+    lake: LakeDependency,
     store: StoreDependency,
     table: TablePath,
     path: FilePath,
@@ -150,11 +149,11 @@ async def upload_file(
 ) -> dict[str, Any]:
     """Put a file into a table as one commit; the table is created if it does not exist. The file is durable then."""
     name = TableName.parse(table)
-    _check_upload_path(path)
+    check_upload_path(path)
     folder = Path(temp_dirs.create("put"))
     try:
         file = folder / path.rpartition("/")[2]
-        await _receive_body(request, file)
+        await receive_body(request, file, lake.settings.max_upload_bytes)
         return await to_thread.run_sync(lambda: _put_path(store, name, file, path, branch, message))
     finally:
         await to_thread.run_sync(lambda: shutil.rmtree(folder, ignore_errors=True))
@@ -164,11 +163,12 @@ async def upload_file(
     "/files/{table}",
     response_model=UploadResultView,
     summary="Upload several files",
-    responses=error_responses(404, 409),
+    responses=error_responses(404, 409, 413),
     openapi_extra={"requestBody": {"content": {"application/x-tar": _BINARY_SCHEMA}, "required": True}},
 )
 async def upload_archive(
     request: Request,
+    lake: LakeDependency,
     store: StoreDependency,
     table: TablePath,
     branch: BranchQuery = "main",
@@ -178,7 +178,7 @@ async def upload_archive(
     name = TableName.parse(table)
     folder = Path(temp_dirs.create("put"))
     try:
-        await _receive_body(request, folder / "archive.tar")
+        await receive_body(request, folder / "archive.tar", lake.settings.max_upload_bytes)
         return await to_thread.run_sync(lambda: _put_archive(store, name, folder, branch, message))
     finally:
         await to_thread.run_sync(lambda: shutil.rmtree(folder, ignore_errors=True))
@@ -209,34 +209,10 @@ def remove_files(
     }
 
 
-async def _receive_body(request: Request, file: Path) -> None:
-    """Write the body of a request to a file."""
-    try:
-        with file.open("wb") as target:
-            async for chunk in request.stream():
-                await to_thread.run_sync(target.write, chunk)
-    except ClientDisconnect as error:
-        raise Mistake("REQUEST_CUT", "the upload is incomplete", fix="send it again") from error
-
-
 def _put_archive(store: Store, table: TableName, folder: Path, branch: str, message: str | None) -> dict[str, Any]:
-    files = folder / "files"
-    try:
-        with tarfile.open(folder / "archive.tar", "r:") as archive:
-            for member in archive:
-                if not member.isreg():
-                    what = f"{quote_value(member.name)} of the archive is not a file"
-                    raise Mistake("FILES_ARCHIVE", what, fix="send files only, each with its whole path")
-                _check_upload_path(member.name)
-                archive.extract(member, files, filter="data")
-    except (tarfile.TarError, UnicodeError, ValueError) as error:
-        what = f"the body is not a tar archive: {error}"
-        raise Mistake("FILES_ARCHIVE", what, fix="send an archive that is not compressed") from error
-    except (FileExistsError, IsADirectoryError, NotADirectoryError) as error:
-        what = "a path of the archive is both a file and a folder"
-        raise Mistake("FILES_ARCHIVE", what, fix="send each file once, with its whole path") from error
-    (folder / "archive.tar").unlink()
-    files.mkdir(exist_ok=True)
+    archive, files = folder / "archive.tar", folder / "files"
+    unpack_archive(archive, files)
+    archive.unlink()
     return _put_path(store, table, files, "", branch, message)
 
 
@@ -248,15 +224,6 @@ def _put_path(
     result = put_files(store, table, [file], branch=branch, prefix=path.rpartition("/")[0], message=message)
     counts = {"added": result.added, "replaced": result.replaced, "unchanged": result.unchanged, "bytes": result.bytes}
     return {"table": str(table), "commit": result.commit.id if result.commit else None, **counts}
-
-
-def _check_upload_path(path: str) -> None:
-    """Refuse a path that the lake, or the disk on which uploads are staged, can't hold."""
-    from runnel.lake.files.paths import check_path
-
-    if any(len(name.encode()) > _MAX_NAME_BYTES for name in check_path(path).split("/")):
-        what = f"a name in {quote_value(path)} is too long"
-        raise Mistake("FILES_PATH", what, fix=f"choose one of at most {_MAX_NAME_BYTES} bytes")
 
 
 def _check_file_exists(store: Store, table: TableName, path: str, commit: str) -> None:

@@ -7,15 +7,19 @@ from datetime import UTC, datetime
 
 import pytest
 import requests
+import sqlalchemy as sa
 
+from runnel import temp_dirs
 from runnel.connect.load import quarantine
 from runnel.connect.load.quarantined_row import QuarantinedRow
 from runnel.declare.model.flow import quarantine_table_of
+from runnel.lake.catalog import schema
 from runnel.lake.history.commits import CommitChange
 from runnel.lake.publish import CommitDraft, publish
 from runnel.names import TableName
 from runnel.service.api import uploads
 from tests.service.api.api_server import ORDERS, Api
+from tests.service.running_service import until
 
 
 def test_files_are_listed(seen: Api) -> None:
@@ -42,6 +46,62 @@ def test_a_download(seen: Api) -> None:
         answer = seen.session.send(url)
         assert (answer.status_code, answer.json()["code"]) == (404, "FILE_UNKNOWN"), path
     assert "close: `in/orders.csv`" in seen.get("/files/raw.docs/in/order.csv", 404)["what"]
+
+
+LARGE = bytes(range(256)) * 20_000  # 5 MB: a blob that is read in several chunks
+
+
+def read_pins(api: Api) -> int:
+    """Return how many reads protect their files from garbage collection."""
+    query = sa.select(sa.func.count()).select_from(schema.pins).where(schema.pins.c.kind == "read")
+    return int(api.lake.store.db.read(lambda connection: connection.execute(query).scalar_one()))
+
+
+def await_release(api: Api) -> None:
+    """Wait until no read protects files any more: the service releases them after the last byte was sent."""
+    until(lambda: read_pins(api) == 0, 10, lambda: "a read goes on", pause=0.02)
+
+
+def damage_blob(api: Api, position: int) -> None:
+    """Change one byte of the only blob."""
+    (blob,) = (path for path in (api.lake.settings.home / "warehouse/.blobs").rglob("*") if path.is_file())
+    contents = bytearray(blob.read_bytes())
+    contents[position] ^= 1
+    blob.write_bytes(contents)
+
+
+def test_a_large_download_is_read_from_the_lake(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert api.ask("PUT", "/files/raw.up/a%20b.bin", data=LARGE).status_code == 200
+    monkeypatch.setattr(temp_dirs, "create", None)  # nothing is copied first
+    answer = api.ask("GET", "/files/raw.up/a%20b.bin")
+    assert answer.content == LARGE and answer.headers["content-length"] == str(len(LARGE))
+    assert answer.headers["content-disposition"] == "attachment; filename*=utf-8''a%20b.bin"
+    await_release(api)
+
+
+def test_a_download_whose_client_has_gone_ends(api: Api) -> None:
+    contents = LARGE * 10  # more than the buffers of a connection
+    assert api.ask("PUT", "/files/raw.up/a.bin", data=contents).status_code == 200
+    with api.ask("GET", "/files/raw.up/a.bin", stream=True) as answer:
+        next(answer.iter_content(1000))
+        assert read_pins(api) == 1
+    await_release(api)
+
+
+def test_damaged_contents_are_never_a_whole_answer(api: Api) -> None:
+    assert api.ask("PUT", "/files/raw.up/a.bin", data=LARGE).status_code == 200
+    damage_blob(api, 10)
+    with pytest.raises(requests.RequestException), api.ask("GET", "/files/raw.up/a.bin", stream=True) as answer:
+        assert answer.status_code == 200 and len(answer.content) < len(LARGE)
+    await_release(api)
+
+
+def test_small_damaged_contents_are_an_error(api: Api) -> None:
+    assert api.ask("PUT", "/files/raw.up/a.bin", data=LARGE[:900_000]).status_code == 200
+    damage_blob(api, 10)
+    answer = api.ask("GET", "/files/raw.up/a.bin")
+    assert (answer.status_code, answer.json()["code"]) == (500, "FILES_DAMAGED")
+    await_release(api)
 
 
 PATHS = ["a.txt", "deep/er/a b.txt", "odd/[x]*?.txt", "grüße/日本.txt", "!", "x" * 200, "%41.txt", "a+b&c=d#e.txt"]

@@ -1,16 +1,16 @@
 """Routes for files in tables: list, download, upload and remove."""
 
 import shutil
-from itertools import islice
+from contextlib import ExitStack
+from itertools import chain, islice
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import quote
 
 from anyio import to_thread
 from fastapi import APIRouter, Query, Request, Response
 from fastapi import Path as PathParameter
-from fastapi.responses import FileResponse
 from pydantic import BaseModel
-from starlette.background import BackgroundTask
 
 from runnel import temp_dirs
 from runnel.errors import Mistake, close_hint
@@ -32,6 +32,7 @@ from runnel.service.api.parameters import (
     Text,
 )
 from runnel.service.api.problem_json import error_responses
+from runnel.service.api.streamed_response import StreamedResponse
 from runnel.service.api.uploads import check_upload_path, receive_body, unpack_archive
 
 router = APIRouter(tags=["files"])
@@ -102,33 +103,29 @@ def list_files(
 @router.get(
     "/files/{table}/{path:path}",
     summary="Download a file",
-    response_class=FileResponse,
+    response_class=StreamedResponse,
     responses={**error_responses(304, 404), 200: {"content": _BINARY, "description": "The contents, verified"}},
 )
 def download_file(
     request: Request, lake: LakeDependency, table: TablePath, path: FilePath, at: RefQuery = "main"
 ) -> Response:
-    """Return the contents of a file at a version."""
-    from runnel.lake.files.get import get_files
+    """Return the contents of a file at a version; if they turn out to be damaged, the answer is cut off."""
+    from runnel.lake.files.get import open_file
 
     commit, name, tagged = lake.store.commit(at), TableName.parse(table), Response()
     _check_file_exists(lake.store, name, path, commit.id)
     set_etag(request, tagged, commit.id)
-    folder = Path(temp_dirs.create("get"))
-    try:
-        get_files(lake.store, name, _escape_glob(path), folder, at=commit.id)
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
-    file_headers = {
-        **{key: tagged.headers[key] for key in ("etag", "cache-control")},
-        "X-Content-Type-Options": "nosniff",
-    }
-    cleanup = BackgroundTask(shutil.rmtree, folder, ignore_errors=True)
-    media_type = "application/octet-stream"
-    return FileResponse(
-        folder / path, media_type=media_type, headers=file_headers, filename=path.rpartition("/")[2], background=cleanup
-    )
+    with ExitStack() as opened:
+        file, chunks = opened.enter_context(open_file(lake.store, name, path, at=commit.id))
+        first_chunk = next(chunks, b"")  # an error in it is answered as one
+        headers = {
+            **{key: tagged.headers[key] for key in ("etag", "cache-control")},
+            "Content-Length": str(file.size),
+            "Content-Disposition": _attachment(path.rpartition("/")[2]),
+            "X-Content-Type-Options": "nosniff",
+        }
+        close = opened.pop_all().close
+    return StreamedResponse(chain([first_chunk], chunks), close, media_type="application/octet-stream", headers=headers)
 
 
 @router.put(
@@ -229,26 +226,23 @@ def _put_path(
 def _check_file_exists(store: Store, table: TableName, path: str, commit: str) -> None:
     """Raise if there is no such file; a folder doesn't count."""
     from runnel.lake.files.ls import list_files
-    from runnel.lake.files.paths import find_nearest_path
+    from runnel.lake.files.paths import escape_glob, find_nearest_path
 
-    if any(file.path == path for file in list_files(store, table, _escape_glob(path), at=commit)):
+    if any(file.path == path for file in list_files(store, table, escape_glob(path), at=commit)):
         return
     suggestion = find_nearest_path(path, (file.path for file in list_files(store, table, at=commit)))
     what = f"there is no file {quote_value(path)} in `{table}`" + close_hint(suggestion)
     raise Mistake("FILE_UNKNOWN", what, fix=f"`runnel ls {table}` lists them")
 
 
-def _escape_glob(path: str) -> str:
-    """Return the glob that matches just this path, and nothing below it.
+def _attachment(name: str) -> str:
+    """Return the header that lets a browser save a file under its name.
 
-    >>> _escape_glob("in/a*.csv"), _escape_glob("in/a.csv")
-    ('in/a[*].csv', '[i]n/a.csv')
+    >>> _attachment("a.csv"), _attachment("a b.csv")
+    ('attachment; filename="a.csv"', "attachment; filename*=utf-8''a%20b.csv")
     """
-    escaped = "".join(f"[{character}]" if character in "*?[" else character for character in path)
-    index = next((index for index, character in enumerate(path) if character not in "!]/"), None)
-    if escaped != path or index is None:
-        return escaped
-    return f"{path[:index]}[{path[index]}]{path[index + 1 :]}"
+    quoted_name = quote(name, safe="")
+    return f'attachment; filename="{name}"' if quoted_name == name else f"attachment; filename*=utf-8''{quoted_name}"
 
 
 def _file_to_json(file: Any) -> dict[str, Any]:

@@ -122,7 +122,6 @@ def download_file(
             **{key: tagged.headers[key] for key in ("etag", "cache-control")},
             "Content-Length": str(file.size),
             "Content-Disposition": _attachment(path.rpartition("/")[2]),
-            "X-Content-Type-Options": "nosniff",
         }
         close = opened.pop_all().close
     return StreamedResponse(chain([first_chunk], chunks), close, media_type="application/octet-stream", headers=headers)

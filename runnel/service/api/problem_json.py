@@ -187,8 +187,13 @@ def _handle_runnel_error(request: Request, error: Exception) -> JSONResponse:
         LOG.error("%s %s failed", request.method, request.url.path, exc_info=error)
     caller = getattr(request.state, "caller", None)
     if caller is not None and caller.is_limited:  # a near miss must not reveal names that the token may not see
-        error.what = error.what.partition("; close: ")[0]
+        hide_near_miss(error)
     return to_problem_response(error)
+
+
+def hide_near_miss(error: RunnelError) -> None:
+    """Remove the nearest correct name from an error's text."""
+    error.what = error.what.partition("; close: ")[0]
 
 
 def _handle_invalid_request(request: Request, error: Exception) -> JSONResponse:

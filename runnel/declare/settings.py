@@ -18,6 +18,7 @@ from runnel.declare.observability_settings import (
 from runnel.declare.options.duration import parse_duration
 from runnel.errors import Mistake, did_you_mean, raise_all
 from runnel.model.byte_count import parse_bytes
+from runnel.model.secret_mask import is_secret_name
 from runnel.model.work_place import DEFAULT_SPLIT_BYTES
 
 SETTINGS_FILE = "runnel.toml"
@@ -40,6 +41,8 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
     "telemetry": {"endpoint": "", "headers": {}},
 }
 _MAX_PORT = 65_535
+_MIN_KEY_LENGTH = 8
+_PUBLIC_SECTIONS = ("project", "service", "spark")  # apart from `conf`, whose values are resolved one by one
 _RUN_ON = ("auto", "process", "executors")
 _ODD_CHARACTERS = set("*?[]#%")
 _ENVIRONMENT, FROM_SET = "the environment", "--set"
@@ -239,7 +242,9 @@ def _build_settings(root: Path, values: Mapping[str, Mapping[str, Any]], environ
     settings_path = str(root / SETTINGS_FILE)
 
     def resolve(section: str, key: str) -> Any:
-        return _resolve_value(f"{section}.{key}", values[section][key], root, environ, secrets)
+        is_public = section in _PUBLIC_SECTIONS or (section, key) == ("lake", "warehouse")
+        name, value = f"{section}.{key}", values[section][key]
+        return _resolve_value(name, value, root, environ, set() if is_public else secrets)
 
     name = resolve("project", "name")
     if not name:
@@ -255,6 +260,7 @@ def _build_settings(root: Path, values: Mapping[str, Mapping[str, Any]], environ
         for name, value in values["telemetry"]["headers"].items()
     }
     secrets.update(secret for secret in (key, *headers.values()) if secret)  # also if they are written in a file
+    secrets.update(_list_literal_secrets(values["lake"]["storage"]), _list_literal_secrets(values["spark"]["conf"]))
     return Settings(
         root=root,
         name=name,
@@ -285,6 +291,13 @@ def _build_settings(root: Path, values: Mapping[str, Mapping[str, Any]], environ
         openlineage=lineage_settings(resolve("openlineage", "url"), resolve("openlineage", "namespace"), key, name),
         telemetry=telemetry_settings(resolve("telemetry", "endpoint"), headers),
     )
+
+
+def _list_literal_secrets(settings: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the values that are secret by their names, though they stand in the file; short ones are no keys."""
+    for name, value in _flatten_keys(settings):
+        if isinstance(value, str) and len(value) >= _MIN_KEY_LENGTH and is_secret_name(name):
+            yield value
 
 
 def _resolve_value(name: str, value: Any, root: Path, environ: Mapping[str, str], secrets: set[str]) -> Any:

@@ -71,7 +71,7 @@ def up(branch: str, number: int, parallel: int, *, host: str | None, port: int |
         )
         with instance_file.announce_instance(settings.home, instance):
             open_listener(settings.host, settings.port).close()  # and so is a port in use
-            log_to_file(settings.home / "logs" / "up.log")
+            log_to_file(settings.home / "logs" / "up.log", settings.secrets)
             path = _ensure_token(project_lake)
             ended_cleanly = _supervise(
                 project_lake,
@@ -173,7 +173,7 @@ def worker(branch: str, parallel: int, name: str | None, watched: bool, as_json:
 
     with open_lake(once=False) as project_lake:
         project_lake.store.commit(branch)
-        log_to_file(project_lake.settings.home / "logs" / "worker.log")
+        log_to_file(project_lake.settings.home / "logs" / "worker.log", project_lake.settings.secrets)
         env, report = read_global_options().get("env"), _report
         worker_process = WorkerProcess(
             project_lake, os.environ, report, env=env, branch=branch, name=name, parallel=parallel
@@ -203,7 +203,7 @@ def service(watched: bool, as_json: bool) -> None:  # noqa: ARG001 - every comma
     from runnel.service.server.server_process import ServerProcess
 
     with open_lake() as project_lake:
-        log_to_file(project_lake.settings.home / "logs" / "service.log")
+        log_to_file(project_lake.settings.home / "logs" / "service.log", project_lake.settings.secrets)
         server_process = ServerProcess(project_lake)
         _handle_signals(server_process.stop)
         if watched:

@@ -46,6 +46,7 @@ _MEANINGS = {
     409: "The request conflicts with the current state",
     413: "The request is too large",
     415: "The media type is not supported",
+    416: "The file has none of the requested bytes",
     422: "The request is invalid",
     500: "A defect of the service; the trace is in its log",
     503: "A required system does not answer",

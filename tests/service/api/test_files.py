@@ -88,6 +88,27 @@ def test_a_download_whose_client_has_gone_ends(api: Api) -> None:
     await_release(api)
 
 
+RANGES = {
+    "the rest": ("bytes=4000000-", 4_000_000, len(LARGE)),
+    "a part": ("bytes=1048570-1048580", 1_048_570, 1_048_581),
+    "the end": ("bytes=-5", len(LARGE) - 5, len(LARGE)),
+    "more than all": ("bytes=0-99999999", 0, len(LARGE)),
+}
+
+
+def test_a_download_continues_where_it_was_interrupted(api: Api) -> None:
+    assert api.ask("PUT", "/files/raw.up/a.bin", data=LARGE).status_code == 200
+    for header, start, end in RANGES.values():
+        answer = api.ask("GET", "/files/raw.up/a.bin", headers={"Range": header})
+        assert (answer.status_code, answer.content) == (206, LARGE[start:end])
+        assert answer.headers["content-range"] == f"bytes {start}-{end - 1}/{len(LARGE)}"
+    for header in ("bytes=5-4", "bytes=0-1,3-4", "lines=1-2", "bytes=-"):
+        assert api.ask("GET", "/files/raw.up/a.bin", headers={"Range": header}).status_code == 200
+    refused = api.ask("GET", "/files/raw.up/a.bin", headers={"Range": f"bytes={len(LARGE)}-"})
+    assert (refused.status_code, refused.headers["content-range"]) == (416, f"bytes */{len(LARGE)}")
+    await_release(api)
+
+
 def test_damaged_contents_are_never_a_whole_answer(api: Api) -> None:
     assert api.ask("PUT", "/files/raw.up/a.bin", data=LARGE).status_code == 200
     damage_blob(api, 10)

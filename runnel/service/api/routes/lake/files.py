@@ -1,6 +1,7 @@
 """Routes for files in tables: list, download, upload and remove."""
 
 import shutil
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from itertools import chain, islice
 from pathlib import Path
@@ -31,8 +32,8 @@ from runnel.service.api.parameters import (
     TablePath,
     Text,
 )
-from runnel.service.api.problem_json import error_responses
-from runnel.service.api.streamed_response import StreamedResponse
+from runnel.service.api.problem_json import error_responses, to_problem_response
+from runnel.service.api.streamed_response import DownloadRange, StreamedResponse
 from runnel.service.api.uploads import check_upload_path, receive_body, unpack_archive
 
 router = APIRouter(tags=["files"])
@@ -104,12 +105,16 @@ def list_files(
     "/files/{table}/{path:path}",
     summary="Download a file",
     response_class=StreamedResponse,
-    responses={**error_responses(304, 404), 200: {"content": _BINARY, "description": "The contents, verified"}},
+    responses={
+        **error_responses(304, 404, 416),
+        200: {"content": _BINARY, "description": "The contents, verified"},
+        206: {"content": _BINARY, "description": "The part that the header `Range` names"},
+    },
 )
 def download_file(
     request: Request, lake: LakeDependency, table: TablePath, path: FilePath, at: RefQuery = "main"
 ) -> Response:
-    """Return the contents of a file at a version; if they turn out to be damaged, the answer is cut off."""
+    """Return the contents of a file at a version, or a range of them; if they are damaged, the answer is cut off."""
     from runnel.lake.files.get import open_file
 
     commit, name, tagged = lake.store.commit(at), TableName.parse(table), Response()
@@ -117,14 +122,15 @@ def download_file(
     set_etag(request, tagged, commit.id)
     with ExitStack() as opened:
         file, chunks = opened.enter_context(open_file(lake.store, name, path, at=commit.id))
+        requested = None if "if-range" in request.headers else request.headers.get("range")  # our ETags are weak
+        download_range = DownloadRange.parse(requested, file.size or 0)
+        if download_range is not None and not download_range.is_satisfiable:
+            return _refuse_range(path, download_range)
         first_chunk = next(chunks, b"")  # an error in it is answered as one
-        headers = {
-            **{key: tagged.headers[key] for key in ("etag", "cache-control")},
-            "Content-Length": str(file.size),
-            "Content-Disposition": _attachment(path.rpartition("/")[2]),
-        }
+        headers = {key: tagged.headers[key] for key in ("etag", "cache-control")}
+        headers["Content-Disposition"] = _attachment(path.rpartition("/")[2])
         close = opened.pop_all().close
-    return StreamedResponse(chain([first_chunk], chunks), close, media_type="application/octet-stream", headers=headers)
+    return _stream_file(chain([first_chunk], chunks), close, file.size or 0, download_range, headers)
 
 
 @router.put(
@@ -232,6 +238,32 @@ def _check_file_exists(store: Store, table: TableName, path: str, commit: str) -
     suggestion = find_nearest_path(path, (file.path for file in list_files(store, table, at=commit)))
     what = f"there is no file {quote_value(path)} in `{table}`" + close_hint(suggestion)
     raise Mistake("FILE_UNKNOWN", what, fix=f"`runnel ls {table}` lists them")
+
+
+def _stream_file(
+    chunks: Iterator[bytes],
+    close: Callable[[], object],
+    size: int,
+    download_range: DownloadRange | None,
+    headers: dict[str, str],
+) -> StreamedResponse:
+    headers |= {"Accept-Ranges": "bytes", "Content-Length": str(size)}
+    media_type = "application/octet-stream"
+    if download_range is None:
+        return StreamedResponse(chunks, close, media_type=media_type, headers=headers)
+    headers |= {
+        "Content-Length": str(download_range.end - download_range.start),
+        "Content-Range": f"bytes {download_range.start}-{download_range.end - 1}/{size}",
+    }
+    return StreamedResponse(
+        download_range.select(chunks), close, media_type=media_type, headers=headers, status_code=206
+    )
+
+
+def _refuse_range(path: str, download_range: DownloadRange) -> Response:
+    what = f"{quote_value(path)} has {download_range.size} bytes, and the header `Range` names none of them"
+    error = Mistake("RANGE_BEYOND_END", what, fix="leave out the header, or choose an earlier start")
+    return to_problem_response(error, 416, {"Content-Range": f"bytes */{download_range.size}"})
 
 
 def _attachment(name: str) -> str:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from runnel import shutdown
 from runnel.errors import RunnelError
+from runnel.private_files import is_private
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,8 @@ def _ensure_root() -> Path:
     if root.lstat().st_uid != os.getuid() or root.is_symlink():
         what = f"the folder for temporary files, {root}, belongs to someone else"
         raise RunnelError("TEMPORARY_FOLDER", what, fix="set TMPDIR to a folder of your own")
+    if not is_private(root):
+        root.chmod(0o700)
     return root
 
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from runnel.errors import plural
+from runnel.visible_text import show_on_one_line
 
 _LEAST_WIDTH = 12  # of a column that is cut
 _LEAST_WRAPPED_WIDTH = 24
@@ -36,7 +37,7 @@ def format_table(
      1  x
     22  y
     """
-    cells = [[_format_cell(value) for value in row] for row in [headers, *rows]]
+    cells = [[show_on_one_line(str(value)) for value in row] for row in [headers, *rows]]
     widths = {column: max(len(row[column]) for row in cells) for column in range(len(headers))}
     least_widths = {column: min(width, _LEAST_WIDTH) for column, width in widths.items()}
     least_widths |= {column: min(widths[column], _LEAST_WRAPPED_WIDTH) for column in wrapped}
@@ -57,15 +58,6 @@ def format_table(
 
 def _total_width(widths: Mapping[int, int]) -> int:
     return sum(widths.values()) + 2 * (len(widths) - 1)
-
-
-def _format_cell(value: object) -> str:
-    r"""Return a value on one line: a line end or a tab in it is shown as it would be typed in a string.
-
-    >>> _format_cell("a\nb"), _format_cell(1)
-    ('a\\nb', '1')
-    """
-    return str(value).replace("\r", "\\r").replace("\n", "\\n").replace("\t", "\\t")
 
 
 def _format_row(

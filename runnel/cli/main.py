@@ -16,7 +16,9 @@ import click
 
 from runnel import shutdown
 from runnel.errors import Cancelled, RunnelError, find_disk_full
+from runnel.private_files import create_private_file, create_private_folder
 from runnel.thread_interrupt import list_abandoned_threads
+from runnel.visible_text import show_invisible
 
 _COMMANDS = {
     # name: (module, help text in `runnel --help`)
@@ -180,7 +182,7 @@ def _exit_with_error(error: RunnelError, exit_code: int | None = None) -> NoRetu
     if "--json" in sys.argv[1:]:
         click.echo(json.dumps({"error": error.to_json()}))
     else:
-        click.echo(str(error), err=True)
+        click.echo(show_invisible(str(error)), err=True)
     sys.exit(exit_code or error.exit_code)
 
 
@@ -202,8 +204,9 @@ def _write_trace(error: Exception) -> Path:
     folder = Path.cwd() / ".runnel" / "logs"
     if not folder.parent.is_dir():
         folder = Path(tempfile.gettempdir())
-    folder.mkdir(parents=True, exist_ok=True)
+    create_private_folder(folder)
     path = folder / "runnel-error.log"
+    create_private_file(path)
     with path.open("a", encoding="utf-8") as log:
         log.write("".join(traceback.format_exception(error)) + "\n")
     return path

@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
@@ -16,6 +17,7 @@ from runnel.text_tables import format_size as format_size
 from runnel.text_tables import format_table as format_table
 from runnel.text_tables import format_time as format_time
 from runnel.text_tables import terminal_width as terminal_width
+from runnel.visible_text import show_invisible
 
 if TYPE_CHECKING:
     from runnel.client.lake import Lake
@@ -86,9 +88,24 @@ def _to_json_value(value: object) -> object:
     return str(value)
 
 
+def print_text(text: str = "", *, nl: bool = True, err: bool = False) -> None:
+    """Print text for people; characters that a terminal would obey or hide are made visible."""
+    click.echo(show_invisible(text), nl=nl, err=err)
+
+
+def print_data(text: str) -> None:
+    """Print data that is read by another program: exactly as it is, except on a terminal."""
+    click.echo(show_invisible(text) if sys.stdout.isatty() else text)
+
+
 def print_to_stderr(text: str) -> None:
     """Print a line for people on standard error."""
-    click.echo(text, err=True)
+    print_text(text, err=True)
+
+
+def confirm(question: str) -> None:
+    """Ask the user to confirm; raise `click.Abort` if they don't."""
+    click.confirm(show_invisible(question), abort=True)
 
 
 def drop_none_values(value: Mapping[str, Any]) -> dict[str, Any]:

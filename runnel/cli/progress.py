@@ -5,10 +5,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import click
-
+from runnel.cli.output import print_text
 from runnel.cli.rate_text import RateEstimate, format_duration
 from runnel.model.progress import Progress
+from runnel.visible_text import show_invisible
 
 _EVERY_SECONDS = 5.0
 
@@ -38,7 +38,10 @@ def _report_with_bars() -> Iterator[Progress]:
 
         def report(what: str, done: int, total: int | None) -> None:
             if what not in task_ids:
-                task_ids[what], estimates[what] = bars.add_task(what, total=total, left=""), RateEstimate()
+                task_ids[what], estimates[what] = (
+                    bars.add_task(show_invisible(what), total=total, left=""),
+                    RateEstimate(),
+                )
             seconds = estimates[what].update(what, done, total, time.monotonic())
             left = f"{format_duration(seconds)} left" if seconds is not None else ""
             bars.update(task_ids[what], completed=done, total=total, left=left)  # type: ignore[arg-type]
@@ -54,6 +57,6 @@ def _report_with_lines() -> Progress:
         nonlocal last_report_at
         if time.monotonic() - last_report_at >= _EVERY_SECONDS:
             last_report_at = time.monotonic()
-            click.echo(f"{what}: {done:,}" + (f" of {total:,}" if total else ""), err=True)
+            print_text(f"{what}: {done:,}" + (f" of {total:,}" if total else ""), err=True)
 
     return report

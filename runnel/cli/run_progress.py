@@ -8,11 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-import click
-
-from runnel.cli.output import format_count
+from runnel.cli.output import format_count, print_text
 from runnel.cli.rate_text import RateEstimate
 from runnel.run.results.run_result import Event, ProgressCallback
+from runnel.visible_text import show_invisible
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -50,7 +49,7 @@ class _LineReporter:
                 self._last_report_at[name] = now
                 text = f"{name}: {progress_text}"
         if text:
-            click.echo(text, err=True)
+            print_text(text, err=True)
 
 
 def _describe_progress(event: Event, estimate: RateEstimate, now: float) -> str:
@@ -100,7 +99,7 @@ class _BarReporter:
     def report_event(self, event: Event) -> None:
         with self._lock:
             if event.kind == "note":
-                self._bars.console.print(event.text, highlight=False)
+                self._bars.console.print(show_invisible(event.text), highlight=False)
                 return
             name = str(event.table)
             if event.kind == "end":
@@ -113,4 +112,4 @@ class _BarReporter:
             note = event.text if event.kind == "retry" else ""
             if event.kind == "progress":
                 note = _describe_progress(event, self._estimates[name], time.monotonic())
-            self._bars.update(self._task_ids[name], completed=event.done, total=event.total, note=note)
+            self._bars.update(self._task_ids[name], completed=event.done, total=event.total, note=show_invisible(note))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from runnel.declare.settings import Settings
 from runnel.names import TableName
+from runnel.project.home_folder import prepare_home, restrict_home
 
 if TYPE_CHECKING:
     from runnel.client.json_views.check import TableChecks
@@ -35,6 +36,7 @@ class LakeReader:
         self._moved = moved
         self._adopt = adopt
         self._store = store
+        restrict_home(settings)
 
     @property
     def store(self) -> "Store":
@@ -42,6 +44,7 @@ class LakeReader:
         if self._store is None:
             from runnel.lake.store import Store
 
+            prepare_home(self.settings)
             settings, storage = self.settings, dict(self.settings.storage)
             self._store = Store.open(
                 settings.catalog, settings.warehouse, storage=storage, moved=self._moved, adopt=self._adopt

@@ -19,6 +19,7 @@ from runnel.declare.options.duration import parse_duration
 from runnel.declare.tls_settings import TLS_CHOICES, TlsSettings, tls_settings
 from runnel.errors import Mistake, did_you_mean, raise_all
 from runnel.model.byte_count import parse_bytes
+from runnel.model.secret_mask import is_secret_name
 from runnel.model.work_place import DEFAULT_SPLIT_BYTES
 
 SETTINGS_FILE = "runnel.toml"
@@ -43,11 +44,14 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
         "tls_cert": "",
         "tls_key": "",
         "query_timeout": "2 minutes",
+        "max_upload": "16 GiB",
     },
     "openlineage": {"url": "", "namespace": "", "api_key": ""},
     "telemetry": {"endpoint": "", "headers": {}},
 }
 _MAX_PORT = 65_535
+_MIN_KEY_LENGTH = 8
+_PUBLIC_SECTIONS = ("project", "service", "spark")  # apart from `conf`, whose values are resolved one by one
 _RUN_ON = ("auto", "process", "executors")
 _ODD_CHARACTERS = set("*?[]#%")
 _ENVIRONMENT, FROM_SET = "the environment", "--set"
@@ -81,6 +85,7 @@ class Settings:
     host: str
     port: int
     query_timeout_seconds: int
+    max_upload_bytes: int
     run_on: str = "auto"
     executors_from_bytes: int = 256 << 20
     shared_folders: tuple[str, ...] = ()
@@ -183,7 +188,7 @@ def _check_value(name: str, value: Any, at: str) -> None:
         _parse_choice(name, value, TLS_CHOICES, at)
     elif name == "spark.run_on":
         _parse_choice(name, value, _RUN_ON, at)
-    elif name in ("spark.executors_from", "spark.split_size"):
+    elif name in ("spark.executors_from", "spark.split_size", "service.max_upload"):
         _parse_bytes(name, value, at)
 
 
@@ -249,7 +254,9 @@ def _build_settings(root: Path, values: Mapping[str, Mapping[str, Any]], environ
     settings_path = str(root / SETTINGS_FILE)
 
     def resolve(section: str, key: str) -> Any:
-        return _resolve_value(f"{section}.{key}", values[section][key], root, environ, secrets)
+        is_public = section in _PUBLIC_SECTIONS or (section, key) == ("lake", "warehouse")
+        name, value = f"{section}.{key}", values[section][key]
+        return _resolve_value(name, value, root, environ, set() if is_public else secrets)
 
     name = resolve("project", "name")
     if not name:
@@ -265,6 +272,7 @@ def _build_settings(root: Path, values: Mapping[str, Mapping[str, Any]], environ
         for name, value in values["telemetry"]["headers"].items()
     }
     secrets.update(secret for secret in (key, *headers.values()) if secret)  # also if they are written in a file
+    secrets.update(_list_literal_secrets(values["lake"]["storage"]), _list_literal_secrets(values["spark"]["conf"]))
     return Settings(
         root=root,
         name=name,
@@ -286,6 +294,7 @@ def _build_settings(root: Path, values: Mapping[str, Mapping[str, Any]], environ
         query_timeout_seconds=_parse_seconds(
             "service.query_timeout", resolve("service", "query_timeout"), settings_path
         ),
+        max_upload_bytes=_parse_bytes("service.max_upload", resolve("service", "max_upload"), settings_path),
         run_on=_parse_choice("spark.run_on", resolve("spark", "run_on"), _RUN_ON, settings_path),
         executors_from_bytes=_parse_bytes("spark.executors_from", resolve("spark", "executors_from"), settings_path),
         shared_folders=_parse_folders("spark.shared", resolve("spark", "shared"), root),
@@ -301,6 +310,13 @@ def _build_settings(root: Path, values: Mapping[str, Mapping[str, Any]], environ
             at=settings_path,
         ),
     )
+
+
+def _list_literal_secrets(settings: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the values that are secret by their names, though they stand in the file; short ones are no keys."""
+    for name, value in _flatten_keys(settings):
+        if isinstance(value, str) and len(value) >= _MIN_KEY_LENGTH and is_secret_name(name):
+            yield value
 
 
 def _resolve_value(name: str, value: Any, root: Path, environ: Mapping[str, str], secrets: set[str]) -> Any:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO
 
 from runnel.errors import Conflict
+from runnel.private_files import create_private_file, create_private_folder
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,8 @@ class ServiceInstance:
 @contextmanager
 def announce_instance(folder: Path, instance: ServiceInstance) -> Iterator[None]:
     """Announce `runnel up` for as long as the block runs; raise if another one is running."""
-    folder.mkdir(parents=True, exist_ok=True)
+    create_private_folder(folder)
+    create_private_file(folder / "up.lock")
     with (folder / "up.lock").open("a") as lock:
         if not _try_lock(lock):
             other = _read_instance(folder)
@@ -37,6 +39,7 @@ def announce_instance(folder: Path, instance: ServiceInstance) -> Iterator[None]
             what = f"this project is up already: {owner}"
             raise Conflict("UP_ALREADY", what, fix="`runnel down` stops it; `runnel status` shows its state")
         path = folder / "up.json"
+        create_private_file(path)
         path.write_text(json.dumps(asdict(instance)))
         try:
             yield
@@ -63,7 +66,7 @@ def hash_catalog_url(url: str) -> str:
 
 def save_token(folder: Path, secret: str) -> Path:
     """Write a token to a file that only its owner can read, and return the path."""
-    folder.mkdir(parents=True, exist_ok=True)
+    create_private_folder(folder)
     path = folder / "token"
     path.unlink(missing_ok=True)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from runnel.errors import Mistake
 from runnel.lake.iceberg.file_io import local_path
 from runnel.lake.leases import slots
+from runnel.private_files import create_private_file, create_private_folder
 from runnel.project.work_places import read_work_place_rules
 from runnel.spark.catalog_conf import CatalogSettings
 from runnel.spark.jvm.command_line import is_local
@@ -36,7 +37,8 @@ def open_spark_session(
     """
     check_shared_warehouse(settings)
     log = settings.home / "logs" / "spark.log"
-    log.parent.mkdir(parents=True, exist_ok=True)
+    create_private_folder(log.parent)
+    create_private_file(log)
     spark_settings = SparkSettings(master=settings.master, conf=dict(settings.conf), log_file=log, is_short_lived=brief)
     previous_session = running_session()
     spark = start_spark(spark_settings, report, user)

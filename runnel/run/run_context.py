@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -12,6 +12,7 @@ from runnel.declare.model.flow import QUARANTINE_LAYER
 from runnel.errors import Cancelled
 from runnel.lake.history.commits import Commit, LakeState
 from runnel.lake.leases import slots
+from runnel.model.secret_mask import SecretMask
 from runnel.model.table_version import TableVersion
 from runnel.model.work_place import WorkPlaceRules
 from runnel.names import TableName
@@ -83,6 +84,11 @@ class RunSpec:
     planned_at: datetime | None = None  # when its planning began; later than its start if it was planned again
 
     @property
+    def mask(self) -> SecretMask:
+        """Return what hides the project's secrets in the log and in errors."""
+        return self.basis.mask if self.basis is not None else SecretMask()
+
+    @property
     def scheduled_at(self) -> datetime | None:
         """Return the time for which a schedule queued the run, in UTC, or None."""
         return datetime.fromisoformat(self.due) if self.due is not None else None
@@ -134,7 +140,8 @@ class RunContext:
         return self._slot_lease
 
     def report_event(self, event: Event) -> None:
-        """Write an event to the log and report it as progress."""
+        """Write an event to the log and report it as progress, without secrets."""
+        event = replace(event, text=self.spec.mask.hide(event.text))
         self.log.write_event(event)
         self.report_progress(event)
 

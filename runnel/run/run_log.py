@@ -5,22 +5,30 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from runnel.model.secret_mask import SecretMask
+from runnel.private_files import create_private_file, create_private_folder
 from runnel.run.results.run_result import Event
+from runnel.visible_text import show_invisible
+
+_NO_SECRETS = SecretMask()
 
 
 class RunLog:
-    """The log file of one run, written line by line, so that a crash loses nothing."""
+    """The log file of one run, written line by line, so that a crash loses nothing; without the secrets of `mask`."""
 
-    def __init__(self, folder: Path, run: str) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
+    def __init__(self, folder: Path, run: str, mask: SecretMask = _NO_SECRETS) -> None:
         self.path = folder / f"{run}.log"
+        create_private_folder(folder)
+        create_private_file(self.path)
         self._guard = threading.Lock()
+        self._mask = mask
 
     def write(self, text: str) -> None:
         """Append text with the time; if the disk is full, the text is lost and the run goes on."""
         stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        line = show_invisible(self._mask.hide(text.rstrip()))
         with suppress(OSError), self._guard, self.path.open("a", encoding="utf-8") as file:
-            file.write(f"{stamp} {text.rstrip()}\n")
+            file.write(f"{stamp} {line}\n")
 
     def write_event(self, event: Event) -> None:
         """Append an event, unless it is mere progress."""

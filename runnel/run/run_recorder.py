@@ -51,7 +51,7 @@ class RunRecorder:
         self._started = time.monotonic()
         self._plan = plan
         self._reporting = reporting
-        self._log = RunLog(reporting.logs, spec.run)
+        self._log = RunLog(reporting.logs, spec.run, spec.mask)
         self.timeline = Timeline(spec)
         self.run_context = RunContext(spec, resources, reporting.report_event, self._log)
 
@@ -97,6 +97,7 @@ class RunRecorder:
             self._reporting.report_progress(Event("note", f"{error.what}; planning again"))
         elif isinstance(error, RunnelError):
             self.state = "cancelled" if isinstance(error, Cancelled) else "failed"
+            self.spec.mask.hide_in_error(error)
             self._log.write(str(error))
 
     def _record_end(self, error: RunnelError | None) -> None:

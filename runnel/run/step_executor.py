@@ -168,6 +168,7 @@ class StepExecutor:
                 if task
                 else RunnelError("RUN_FAILED", f"`{step.table}`: {error}")
             )
+        self.run_context.spec.mask.hide_in_error(error)
         return StepResult(step.table, step.action, "failed", step.reason, error=error)
 
     def _settle_step(self, result: StepResult) -> None:

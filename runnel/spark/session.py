@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from runnel.errors import Mistake, RunnelError, Unreachable
 from runnel.names import quote_value
+from runnel.private_files import create_private_file
 from runnel.spark import interrupt
 from runnel.spark.catalog_conf import CatalogSettings, build_catalog_conf
 from runnel.spark.jvm import cache_dir, cds_archive
@@ -319,4 +320,6 @@ def _create_log_path() -> Path:
     old_logs = sorted(log_folder.glob("spark-*.log"))
     for path in old_logs[: max(0, len(old_logs) - _MAX_LOGS + 1)]:
         path.unlink(missing_ok=True)
-    return log_folder / f"spark-{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}.log"
+    path = log_folder / f"spark-{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}.log"
+    create_private_file(path)
+    return path

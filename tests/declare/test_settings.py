@@ -52,6 +52,16 @@ def test_secrets_come_from_elsewhere_and_are_not_shown(project: Path) -> None:
         load_settings(project)
 
 
+def test_keys_in_the_file_are_secret_by_their_names(project: Path) -> None:
+    (project / "runnel.toml").write_text(
+        '[project]\nname = { env = "NAME" }\n'
+        '[lake]\nstorage = { "s3.secret-access-key" = "abcdefgh1", "s3.region" = "eu-central-1" }\n'
+        '[spark.conf]\nspark.hadoop.fs.s3a.secret.key = "abcdefgh2"\nspark.driver.memory = "12345678g"\n'
+        'spark.hadoop.fs.s3a.aws.credentials.provider = "com.amazonaws.auth.Profile"\nspark.token.length = "12"\n'
+    )
+    assert load_settings(project, environ={"NAME": "shop"}).secrets == {"abcdefgh1", "abcdefgh2"}
+
+
 @pytest.mark.parametrize("port", ["99999", "65536"])
 def test_a_port_out_of_range(project: Path, port: str) -> None:
     with pytest.raises(Mistake) as raised:

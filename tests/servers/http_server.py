@@ -29,7 +29,15 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
+import pytest
+
 FAULTS = ("status", "drop", "cut", "slow", "garbage", "body", "hang_up_after")
+
+
+def write_netrc(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let `~/.netrc` have credentials for this machine, which `requests` prefers to a header."""
+    (folder / "netrc").write_text("machine 127.0.0.1 login netrc-user password netrc-password\n")
+    monkeypatch.setenv("NETRC", str(folder / "netrc"))
 
 
 @dataclass(frozen=True)

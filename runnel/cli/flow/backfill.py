@@ -5,7 +5,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from runnel.cli.output import command, format_count, format_size, format_table, open_lake, print_json, print_to_stderr
+from runnel.cli.output import (
+    command,
+    format_count,
+    format_size,
+    format_table,
+    open_lake,
+    print_json,
+    print_text,
+    print_to_stderr,
+)
 
 if TYPE_CHECKING:
     from runnel.client.lake import Lake
@@ -48,13 +57,13 @@ def backfill(
         if dry_run or (sys.stderr.isatty() and not as_json):
             preview = backfill.preview_backfill(project_lake, request, days_per_chunk, flow)
             if dry_run:
-                print_json(preview.json()) if as_json else click.echo(_format_preview(preview))
+                print_json(preview.json()) if as_json else print_text(_format_preview(preview))
                 return
             print_to_stderr(_format_preview(preview) + "\n")
         with watch_run(quiet=as_json) as watch:
             backfill_id = None if local else _submit_to_worker(project_lake, request, days_per_chunk, values)
             if backfill_id is not None and not wait:
-                print_json({"backfill": backfill_id}) if as_json else click.echo(f"backfill {backfill_id} is queued")
+                print_json({"backfill": backfill_id}) if as_json else print_text(f"backfill {backfill_id} is queued")
                 return
             if backfill_id is not None:
                 result = _follow_on_worker(project_lake, request, days_per_chunk, backfill_id, watch)
@@ -86,10 +95,10 @@ def backfills(action: str | None, name: str | None, as_json: bool) -> None:
     if as_json:
         print_json(entries[0].json() if action else [entry.json() for entry in entries])
     elif not entries:
-        click.echo("no backfills yet; `runnel backfill` queues one if a worker is running")
+        print_text("no backfills yet; `runnel backfill` queues one if a worker is running")
     else:
         rows = [_build_row(entry) for entry in entries]
-        click.echo(format_table(["backfill", "state", "branch", "days", "chunks done", "by", "selects"], rows))
+        print_text(format_table(["backfill", "state", "branch", "days", "chunks done", "by", "selects"], rows))
 
 
 def _build_row(entry: "Backfill") -> list[str]:
@@ -158,7 +167,7 @@ def _show_result(result: "BackfillResult") -> None:
 
     for number, (chunk, run) in enumerate(zip(result.chunks, result.runs, strict=False), 1):
         if len(result.chunks) > 1:
-            click.echo(("\n" if number > 1 else "") + f"chunk {number} of {len(result.chunks)}: {chunk}")
+            print_text(("\n" if number > 1 else "") + f"chunk {number} of {len(result.chunks)}: {chunk}")
         show_run(run)
     if result.next is not None:
         finished_count = sum(run.state in ("succeeded", "nothing") for run in result.runs)

@@ -4,7 +4,7 @@ import sys
 
 import click
 
-from runnel.cli.output import command, open_lake, print_json, print_to_stderr
+from runnel.cli.output import command, open_lake, print_json, print_text, print_to_stderr
 
 
 @command()
@@ -21,10 +21,10 @@ def cancel(name: str, wait: bool, as_json: bool) -> None:
     if as_json:
         print_json({"run": entry.id, "state": entry.state, "commit": entry.commit})
     elif not previous.is_open:
-        click.echo(f"run {entry.id} had already ended: {entry.state}")
+        print_text(f"run {entry.id} had already ended: {entry.state}")
     else:
         messages = {"cancelled": "is cancelled; nothing of it was published", "running": "was asked to stop"}
-        click.echo(f"run {entry.id} {messages.get(entry.state, f'has {entry.state}: it was too late to stop it')}")
+        print_text(f"run {entry.id} {messages.get(entry.state, f'has {entry.state}: it was too late to stop it')}")
 
 
 @command()

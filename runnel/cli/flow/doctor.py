@@ -3,9 +3,7 @@
 import sys
 from typing import TYPE_CHECKING
 
-import click
-
-from runnel.cli.output import command, format_count, load_project_settings, print_json
+from runnel.cli.output import command, format_count, load_project_settings, print_json, print_text
 from runnel.errors import RunnelError
 
 if TYPE_CHECKING:
@@ -31,9 +29,9 @@ def doctor(as_json: bool) -> None:
     else:
         width = max(len(entry.name) for entry in all_facts)
         for entry in all_facts:
-            click.echo(f"{entry.state:<4}  {entry.name:<{width}}  {entry.what}")
+            print_text(f"{entry.state:<4}  {entry.name:<{width}}  {entry.what}")
             if entry.fix and entry.state != "ok":
-                click.echo(f"      {'':<{width}}  fix: {entry.fix}")
+                print_text(f"      {'':<{width}}  fix: {entry.fix}")
     if any(entry.state == "fail" for entry in all_facts):
         sys.exit(1)
 
@@ -42,6 +40,7 @@ def _check_project() -> "list[DoctorFinding]":
     """Check the project and its lake, if the command is called in a project."""
     from runnel.lake.iceberg.file_io import free_bytes
     from runnel.lake.store import Store
+    from runnel.project.home_folder import prepare_home
     from runnel.spark.doctor import DoctorFinding as fact
 
     try:
@@ -52,6 +51,7 @@ def _check_project() -> "list[DoctorFinding]":
         return [fact("project", "fail", error.what, error.fix)]
     project_facts = [fact("project", "ok", f"{project_settings.name} in {project_settings.root}")]
     try:
+        prepare_home(project_settings)
         store = Store.open(project_settings.catalog, project_settings.warehouse)
         catalog_url = store.db.url.render_as_string(hide_password=True)
         project_facts.append(

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from runnel.cli.output import command, print_json
+from runnel.cli.output import command, print_json, print_text
 from runnel.errors import Mistake
 
 TEMPLATES = Path(__file__).parents[1] / "templates"
@@ -43,7 +43,7 @@ def init(folder: Path, template: str, name: str | None, as_json: bool) -> None:
     if as_json:
         print_json({"project": str(folder), "template": template, "files": sorted(files)})
         return
-    click.echo(f"made a project in {folder}\n\nnext:\n{_describe_next_steps(folder, template)}")
+    print_text(f"made a project in {folder}\n\nnext:\n{_describe_next_steps(folder, template)}")
 
 
 def _read_template(template: str, name: str) -> dict[str, str]:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from runnel.cli.output import command, open_lake, print_json
+from runnel.cli.output import command, open_lake, print_json, print_text
 from runnel.names import TableName
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def lineage(table: str, up: bool, down: bool, as_json: bool) -> None:
     if as_json:
         print_json(graph.json())
         return
-    click.echo(f"{graph.table}  {graph.makers[graph.table]}")
+    print_text(f"{graph.table}  {graph.makers[graph.table]}")
     if up or not down:
         _show_tree("made from", graph, graph.reads)
     if down or not up:
@@ -32,9 +32,9 @@ def lineage(table: str, up: bool, down: bool, as_json: bool) -> None:
 
 def _show_tree(title: str, graph: "Lineage", edges: "Mapping[TableName, tuple[TableName, ...]]") -> None:
     lines = list(_format_tree(graph, edges, graph.table, 2, set()))
-    click.echo(f"\n{title}" if lines else f"\n{title} nothing")
+    print_text(f"\n{title}" if lines else f"\n{title} nothing")
     for line in lines:
-        click.echo(line)
+        print_text(line)
 
 
 def _format_tree(

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from runnel.cli.output import command, format_count, format_table, open_lake, print_json, print_to_stderr
+from runnel.cli.output import command, format_count, format_table, open_lake, print_json, print_text, print_to_stderr
 
 if TYPE_CHECKING:
     from runnel.project.execution.replay import CommitReplay
@@ -29,7 +29,7 @@ def replay(ref: str, as_json: bool) -> None:
 
 def _show_result(result: "CommitReplay") -> None:
     if not result.tables:
-        click.echo(f"there is nothing to replay: no task computed anything for commit {result.commit.id[:8]}")
+        print_text(f"there is nothing to replay: no task computed anything for commit {result.commit.id[:8]}")
         return
     rows = [
         [
@@ -41,7 +41,7 @@ def _show_result(result: "CommitReplay") -> None:
         ]
         for table_result in result.tables
     ]
-    click.echo(format_table(["table", "was", "replay", "rows", "time"], rows, right_aligned=[3, 4]))
+    print_text(format_table(["table", "was", "replay", "rows", "time"], rows, right_aligned=[3, 4]))
     for table_result in result.tables:
         if table_result.state != "same":
             _show_table(table_result)
@@ -49,7 +49,7 @@ def _show_result(result: "CommitReplay") -> None:
         for note in result.notes:
             print_to_stderr(f"note: {note}")
     same_count = sum(table_result.state == "same" for table_result in result.tables)
-    click.echo(
+    print_text(
         f"\n{same_count} of {format_count(len(result.tables), 'table')} as commit {result.commit.id[:8]} published them"
     )
 
@@ -64,8 +64,8 @@ def _show_table(table_result: "TableReplay") -> None:
     if table_result.error is not None:
         print_to_stderr(f"\n{table_result.error}")
     if table_result.frame_differences is not None:
-        click.echo(f"\n{table_result.table}")
+        print_text(f"\n{table_result.table}")
         for line in table_result.frame_differences.describe_lines("what was published", "the replay"):
-            click.echo(f"  {line}")
+            print_text(f"  {line}")
     for note in table_result.notes:
-        click.echo(f"  {note}")
+        print_text(f"  {note}")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from runnel.cli.output import command, format_count, format_table, open_lake, print_json, print_to_stderr
+from runnel.cli.output import command, format_count, format_table, open_lake, print_json, print_text, print_to_stderr
 
 if TYPE_CHECKING:
     from runnel.run.results.run_result import RunResult, StepResult
@@ -59,7 +59,7 @@ def plan(
         return
     from runnel.plan.plan_text import format_plan
 
-    click.echo(format_plan(flow_plan, all_steps=all_steps), nl=False)
+    print_text(format_plan(flow_plan, all_steps=all_steps), nl=False)
 
 
 @command()
@@ -108,7 +108,7 @@ def show_run(result: "RunResult") -> None:
             [step.table, step.action, _format_rows(step), f"{step.seconds:.1f} s", _describe_outcome(step)]
             for step in executed_steps
         ]
-        click.echo(format_table(["table", "action", "rows", "time", ""], rows, right_aligned=[2, 3]))
+        print_text(format_table(["table", "action", "rows", "time", ""], rows, right_aligned=[2, 3]))
     skipped = len(result.steps) - len(executed_steps)
     skipped_text = f", {skipped} skipped" if skipped and executed_steps else ""
     for step in result.steps:
@@ -121,17 +121,17 @@ def show_run(result: "RunResult") -> None:
     for error in result.errors:
         print_to_stderr(f"\n{error}")
     if result.state == "succeeded" and result.commit:
-        click.echo(f"published commit {result.commit[:8]} on {result.branch} in {result.seconds:.1f} s{skipped_text}")
+        print_text(f"published commit {result.commit[:8]} on {result.branch} in {result.seconds:.1f} s{skipped_text}")
     elif result.state == "nothing":
         what = (
             "nothing changed: the results are the same, no commit"
             if executed_steps
             else f"nothing to do: {skipped} skipped"
         )
-        click.echo(what)
+        print_text(what)
         for step in result.steps:
             if step.reason == RUN_BY_SERVICE:
-                click.echo(f"{step.table}: {RUN_BY_SERVICE}; `runnel status` shows its state")
+                print_text(f"{step.table}: {RUN_BY_SERVICE}; `runnel status` shows its state")
     elif result.state == "cancelled":
         print_to_stderr("CANCELLED: nothing was published; if you run it again, finished tasks are not computed again")
     else:
@@ -164,7 +164,7 @@ def _show_verification(result: "RunResult", requested: bool) -> None:
         else []
     )
     phrases += [f"{full_count:,} {'was' if full_count == 1 else 'were'} computed in full"] if full_count else []
-    click.echo(f"verified: {', '.join(phrases) or 'there was no table to compare'}")
+    print_text(f"verified: {', '.join(phrases) or 'there was no table to compare'}")
 
 
 def _show_sinks(result: "RunResult") -> None:

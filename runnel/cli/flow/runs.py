@@ -4,7 +4,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from runnel.cli.output import command, format_count, format_table, format_time, open_lake, print_json, print_to_stderr
+from runnel.cli.output import (
+    command,
+    format_count,
+    format_table,
+    format_time,
+    open_lake,
+    print_json,
+    print_text,
+    print_to_stderr,
+)
 from runnel.cli.time_report import show_time_report
 from runnel.client.json_views.run import attempt_json, run_json, seconds_between, times_json
 from runnel.model.work_place import WorkPlace
@@ -30,9 +39,9 @@ def runs(name: str | None, limit: int, as_json: bool) -> None:
     elif name:
         _show_run(run_list[0], home)
     elif not run_list:
-        click.echo("no runs yet; `runnel run` starts one")
+        print_text("no runs yet; `runnel run` starts one")
     else:
-        click.echo(_format_list(run_list))
+        print_text(_format_list(run_list))
 
 
 def _format_list(run_list: "list[Run]") -> str:
@@ -74,7 +83,7 @@ def logs(name: str, attempt: int | None, as_json: bool) -> None:
         attempt_logs = find_logs(project_lake, name, attempt)
     if not as_json:
         for log in attempt_logs:
-            click.echo(log.text, nl=False)
+            print_text(log.text, nl=False)
         return
     attempts = [
         {"attempt": log.attempt, "run": log.run, "path": str(log.path), "text": log.text} for log in attempt_logs
@@ -107,11 +116,11 @@ def _build_json(run: "Run", *, with_details: bool = False) -> dict[str, Any]:
 
 def _show_run(run: "Run", home: "Path") -> None:
     headline = f"{run.state} on {run.branch}, started {format_time(run.started_at)} UTC by {run.author}"
-    click.echo(f"run {run.id}  {headline}{f', {_format_duration(run)}' if run.ended_at else ''}")
+    print_text(f"run {run.id}  {headline}{f', {_format_duration(run)}' if run.ended_at else ''}")
     if run.scheduled_at:
-        click.echo(f"scheduled for {format_time(run.scheduled_at)} UTC by {_describe_cause(run)}")
+        print_text(f"scheduled for {format_time(run.scheduled_at)} UTC by {_describe_cause(run)}")
     if run.commit:
-        click.echo(f"commit {run.commit}")
+        print_text(f"commit {run.commit}")
     _show_attempts(run, home)
     steps = run.detail.get("steps", [])
     executed_steps = [step for step in steps if step["state"] != "skipped"]
@@ -128,14 +137,14 @@ def _show_run(run: "Run", home: "Path") -> None:
             for step in executed_steps
         ]
         headers = ["table", "action", "rows", "time", "state", "why"]
-        click.echo("\n" + format_table(headers, rows, right_aligned=[2, 3], wrapped=[5]))
+        print_text("\n" + format_table(headers, rows, right_aligned=[2, 3], wrapped=[5]))
     elif run.detail.get("tables"):
-        click.echo(f"tables: {', '.join(run.detail['tables'])}")
+        print_text(f"tables: {', '.join(run.detail['tables'])}")
     if len(executed_steps) < len(steps):
-        click.echo(f"{format_count(len(steps) - len(executed_steps))} skipped")
+        print_text(f"{format_count(len(steps) - len(executed_steps))} skipped")
     for step in executed_steps:
         if place := step.get("place"):
-            click.echo(f"{step['table']} was read {WorkPlace(place['name'], place['reason']).describe()}")
+            print_text(f"{step['table']} was read {WorkPlace(place['name'], place['reason']).describe()}")
     times = times_json(run.detail)
     show_time_report(executed_steps, times["timeline"], times["spent"])
     if run.detail.get("error"):
@@ -158,16 +167,16 @@ def _show_attempts(run: "Run", home: "Path") -> None:
     attempts = [attempt_json(attempt) for attempt in run.attempts]
     if len(attempts) == 1:
         worker = f"worker {attempts[0]['worker']}, " if attempts[0]["worker"] else ""
-        click.echo(f"{worker}log {home / attempts[0]['log']}")
+        print_text(f"{worker}log {home / attempts[0]['log']}")
         return
     for attempt in attempts:
         ended = f" to {format_time(attempt['ended_at'])}" if attempt["ended_at"] else ""
         worker = f", worker {attempt['worker']}" if attempt["worker"] else ""
         times = f"{format_time(attempt['started_at'])}{ended} UTC"
-        click.echo(f"attempt {attempt['attempt']}: {attempt['state']}, {times}{worker}")
-        click.echo(f"  log {home / attempt['log']}")
+        print_text(f"attempt {attempt['attempt']}: {attempt['state']}, {times}{worker}")
+        print_text(f"  log {home / attempt['log']}")
         if attempt["error"]:
-            click.echo(f"  {attempt['error']['code']}: {attempt['error']['what']}")
+            print_text(f"  {attempt['error']['code']}: {attempt['error']['what']}")
 
 
 def _format_error(error: dict[str, Any]) -> str:

@@ -4,7 +4,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from runnel.cli.output import command, format_count, format_table, format_time, open_lake, print_json, print_to_stderr
+from runnel.cli.output import (
+    command,
+    format_count,
+    format_table,
+    format_time,
+    open_lake,
+    print_json,
+    print_text,
+    print_to_stderr,
+)
 
 if TYPE_CHECKING:
     from runnel.project.inspection.schedule_list import ScheduleStatus
@@ -24,13 +33,13 @@ def schedules(action: str | None, name: str | None, as_json: bool) -> None:
     if as_json:
         print_json([status.json() for status in statuses])
     elif action is not None:
-        click.echo(f"{name} is {'paused' if action == 'pause' else 'resumed'}")
+        print_text(f"{name} is {'paused' if action == 'pause' else 'resumed'}")
     elif not statuses:
-        click.echo('no schedules yet: rn.schedule("nightly", cron="0 2 * * *") in a flow file declares one')
+        print_text('no schedules yet: rn.schedule("nightly", cron="0 2 * * *") in a flow file declares one')
     else:
         rows = [_build_row(status) for status in statuses]
         headers = ["schedule", "when", "selects", "next (UTC)", "last", "state"]
-        click.echo(format_table(headers, rows, uncut=[0, 3, 4], optional=[2, 1]))
+        print_text(format_table(headers, rows, uncut=[0, 3, 4], optional=[2, 1]))
         for status in statuses:
             if status.problem:
                 print_to_stderr(f"\nschedule {status.name} queues nothing: {status.problem}")

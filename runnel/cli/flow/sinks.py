@@ -5,7 +5,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from runnel.cli.output import command, format_count, format_table, format_time, open_lake, print_json, print_to_stderr
+from runnel.cli.output import (
+    command,
+    format_count,
+    format_table,
+    format_time,
+    open_lake,
+    print_json,
+    print_text,
+    print_to_stderr,
+)
 from runnel.errors import Mistake, RunnelError
 
 if TYPE_CHECKING:
@@ -39,7 +48,7 @@ def _list_sinks(project_lake: "Lake", as_json: bool) -> None:
         print_json([sink_state.json() for sink_state in sink_list])
         return
     if not sink_list:
-        click.echo('no sinks; rn.sink("dws.seller_day", rn.jdbc(...)) declares one')
+        print_text('no sinks; rn.sink("dws.seller_day", rn.jdbc(...)) declares one')
         return
     rows = [
         [
@@ -52,7 +61,7 @@ def _list_sinks(project_lake: "Lake", as_json: bool) -> None:
         ]
         for sink_state in sink_list
     ]
-    click.echo(format_table(["sink", "branch", "state", "commit", "rows", "delivered (UTC)"], rows, right_aligned=[4]))
+    print_text(format_table(["sink", "branch", "state", "commit", "rows", "delivered (UTC)"], rows, right_aligned=[4]))
     for sink_state in sink_list:
         if sink_state.problem:
             print_to_stderr(f"\n{sink_state.sink}: {sink_state.problem}")
@@ -68,7 +77,7 @@ def _deliver_to_sinks(project_lake: "Lake", name: str | None, as_json: bool) -> 
         print_json([delivery.json() for delivery in deliveries])
     else:
         if not deliveries:
-            click.echo("every sink is up to date")
+            print_text("every sink is up to date")
         show_deliveries(deliveries)
         for delivery in deliveries:
             if delivery.error is not None:
@@ -87,7 +96,7 @@ def _reset_sink(project_lake: "Lake", name: str | None, as_json: bool) -> None:
     if as_json:
         print_json({"sink": sink, "state": "reset"})
     else:
-        click.echo(
+        print_text(
             f"{sink} starts again from the beginning: the next run, or `runnel sinks deliver`, delivers all rows again"
         )
 
@@ -114,7 +123,7 @@ def show_deliveries(deliveries: "Sequence[DeliveryResult]") -> None:
     for delivery in deliveries:
         if delivery.commits:
             commits = f" of {format_count(delivery.commits, 'commit')}" if delivery.commits > 1 else ""
-            click.echo(
+            print_text(
                 f"delivered {format_count(delivery.rows, 'row')}{commits} "
                 f"to {delivery.sink} in {delivery.seconds:.1f} s"
             )

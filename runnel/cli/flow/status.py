@@ -13,6 +13,7 @@ from runnel.cli.output import (
     format_time,
     open_lake,
     print_json,
+    print_text,
     print_to_stderr,
 )
 from runnel.lake.catalog.database import parse_time
@@ -44,15 +45,15 @@ def status(branch: str | None, table: str | None, minutes: int, as_json: bool) -
         quarantines = project_lake.quarantines(branch=branch or "main")
     streams, presence, alarms = overview.streams, overview.presence, overview.alarms
     for line in [*presence.lines(), *(line for entry in alarms for line in [*entry.lines(), ""])]:
-        click.echo(line)
+        print_text(line)
     if quarantines:
         set_aside = [f"{format_count(entry.rows, 'row')} of {entry.table}" for entry in quarantines]
-        click.echo(f"set aside: {', '.join(set_aside)}; `runnel quarantine TABLE` shows them\n")
+        print_text(f"set aside: {', '.join(set_aside)}; `runnel quarantine TABLE` shows them\n")
     if not streams:
         return
     rows = [_build_row(entry) for entry in streams]
     headers = ["table", "kind", "state", "rows/s", "batch", "behind", "remembers", "last batch (UTC)"]
-    click.echo(format_table(headers, rows, right_aligned=[3, 4, 5, 6]))
+    print_text(format_table(headers, rows, right_aligned=[3, 4, 5, 6]))
     for entry in streams:
         if entry.problem:
             print_to_stderr(f"\n{entry.table}, {entry.state} since {format_time(entry.since)}: {entry.problem}")
@@ -76,7 +77,7 @@ def reset(task: str, branch: str, as_json: bool) -> None:
     if as_json:
         print_json({"table": table, "branch": branch, "state": "reset"})
     else:
-        click.echo(
+        print_text(
             f"{table} starts again from the beginning: the next run, or `runnel up`, "
             "reads all existing rows\nand replaces the rows that the stream has written so far"
         )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from runnel import shutdown
-from runnel.cli.output import command, open_lake, print_json, print_to_stderr, read_global_options
+from runnel.cli.output import command, open_lake, print_json, print_text, print_to_stderr, read_global_options
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -73,7 +73,7 @@ def up(branch: str, number: int, parallel: int, *, host: str | None, port: int |
         )
         with instance_file.announce_instance(settings.home, instance):
             open_listener(settings.host, settings.port).close()  # and so is a port in use
-            log_to_file(settings.home / "logs" / "up.log")
+            log_to_file(settings.home / "logs" / "up.log", settings.secrets)
             path = _ensure_token(project_lake)
             ended_cleanly = _supervise(
                 project_lake,
@@ -105,7 +105,7 @@ def down(timeout: float | None, now: bool, as_json: bool) -> None:
     folder = load_project_settings().home
     instance = instance_file.find_instance(folder)
     if instance is None:
-        print_json({"stopped": None, "interrupted": []}) if as_json else click.echo(
+        print_json({"stopped": None, "interrupted": []}) if as_json else print_text(
             "no service of this project is running"
         )
         return
@@ -116,10 +116,10 @@ def down(timeout: float | None, now: bool, as_json: bool) -> None:
         print_json({"stopped": instance.pid, "interrupted": [run.json() for run in runs]})
         return
     for run in runs:
-        click.echo(
+        print_text(
             f"interrupted, and queued again for the next `runnel up`: run {run.run} ({run.select or 'everything'})"
         )
-    click.echo("the service has stopped")
+    print_text("the service has stopped")
 
 
 def _await_down(project_lake: "Lake", instance: "ServiceInstance", timeout: float | None) -> "list[RunUnderWay]":
@@ -175,7 +175,7 @@ def worker(branch: str, parallel: int, name: str | None, watched: bool, as_json:
 
     with open_lake(once=False) as project_lake:
         project_lake.store.commit(branch)
-        log_to_file(project_lake.settings.home / "logs" / "worker.log")
+        log_to_file(project_lake.settings.home / "logs" / "worker.log", project_lake.settings.secrets)
         env, report = read_global_options().get("env"), _report
         worker_process = WorkerProcess(
             project_lake, os.environ, report, env=env, branch=branch, name=name, parallel=parallel
@@ -205,7 +205,7 @@ def service(watched: bool, as_json: bool) -> None:  # noqa: ARG001 - every comma
     from runnel.service.server.server_process import ServerProcess
 
     with open_lake() as project_lake:
-        log_to_file(project_lake.settings.home / "logs" / "service.log")
+        log_to_file(project_lake.settings.home / "logs" / "service.log", project_lake.settings.secrets)
         server_process = ServerProcess(project_lake)
         _handle_signals(server_process.stop)
         if watched:

@@ -3,9 +3,7 @@
 import sys
 from typing import TYPE_CHECKING
 
-import click
-
-from runnel.cli.output import command, format_count, load_project_settings, print_json, print_to_stderr
+from runnel.cli.output import command, format_count, load_project_settings, print_json, print_text, print_to_stderr
 
 if TYPE_CHECKING:
     from runnel.declare.model.endpoints import Files
@@ -49,8 +47,8 @@ def validate(as_json: bool) -> None:
         for declarations, noun in ((flow.sinks, "sink"), (flow.schedules, "schedule"))
         if declarations
     ]
-    click.echo(f"{', '.join(parts)}: no mistakes")
+    print_text(f"{', '.join(parts)}: no mistakes")
     if flow.started_spark:
-        click.echo(
+        print_text(
             f"note: {flow.started_spark} needs Spark while it is imported, which makes each command start slower"
         )

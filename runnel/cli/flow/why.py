@@ -2,7 +2,7 @@
 
 import click
 
-from runnel.cli.output import command, open_lake, print_json
+from runnel.cli.output import command, open_lake, print_json, print_text
 
 
 @command()
@@ -16,4 +16,4 @@ def why(table: str, row: str | None, ref: str, as_json: bool) -> None:
     if as_json:
         print_json(provenance.json())
     else:
-        click.echo(str(provenance))
+        print_text(str(provenance))

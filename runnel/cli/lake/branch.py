@@ -2,7 +2,7 @@
 
 import click
 
-from runnel.cli.output import command, format_table, format_time, open_lake, print_json
+from runnel.cli.output import command, format_table, format_time, open_lake, print_json, print_text
 from runnel.client.json_views.commit import branch_json, tag_json
 from runnel.errors import Mistake
 
@@ -32,16 +32,16 @@ def branch(name: str | None, ref: str, delete: bool, as_json: bool) -> None:
             if as_json:
                 print_json([branch_json(entry) for entry in entries])
             else:
-                click.echo(format_table(["branch", "head", "created (UTC)", "author"], rows))
+                print_text(format_table(["branch", "head", "created (UTC)", "author"], rows))
         elif delete:
             branches.delete_branch(store.db, name)
-            print_json({"deleted": name}) if as_json else click.echo(f"deleted branch {name}")
+            print_json({"deleted": name}) if as_json else print_text(f"deleted branch {name}")
         else:
             created = branches.fork_branch(store.db, name, store.commit(ref), store.author)
             if as_json:
                 print_json(branch_json(created))
             else:
-                click.echo(f"created branch {created.name} at {created.head[:8]}; no data was copied")
+                print_text(f"created branch {created.name} at {created.head[:8]}; no data was copied")
 
 
 @command()
@@ -60,18 +60,18 @@ def tag(name: str | None, ref: str, delete: bool, force: bool, as_json: bool) ->
             if as_json:
                 print_json([tag_json(entry) for entry in entries])
             elif not entries:
-                click.echo("no tags yet; `runnel tag NAME` creates one")
+                print_text("no tags yet; `runnel tag NAME` creates one")
             else:
                 rows = [[entry.name, entry.commit[:8], format_time(entry.at), entry.author] for entry in entries]
-                click.echo(format_table(["tag", "commit", "tagged (UTC)", "author"], rows))
+                print_text(format_table(["tag", "commit", "tagged (UTC)", "author"], rows))
         elif delete:
             tags.delete_tag(store, name)
-            print_json({"deleted": name}) if as_json else click.echo(f"deleted tag {name}")
+            print_json({"deleted": name}) if as_json else print_text(f"deleted tag {name}")
         else:
             created = tags.create_tag(store, name, ref, force=force)
             if as_json:
                 print_json(tag_json(created))
             else:
-                click.echo(
+                print_text(
                     f"tagged {created.commit[:8]} as {created.name}; the commit is kept as long as the tag exists"
                 )

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from runnel.cli.output import command, format_count, format_table, open_lake, print_json
+from runnel.cli.output import command, format_count, format_table, open_lake, print_json, print_text
 from runnel.cli.progress import show_progress
 from runnel.client.json_views.diff import diff_json
 from runnel.errors import Mistake
@@ -50,13 +50,13 @@ def diff(a: str, b: str, table: str | None, by_rows: bool, key: tuple[str, ...],
     if as_json:
         print_json(diff_json(lake_diff) | ({"rows": _row_diff_json(rows)} if rows else {}))
     else:
-        click.echo(str(lake_diff))
+        print_text(str(lake_diff))
         if rows is not None:
             _show_rows(rows)
             if rows.place is not None and rows.place.name == EXECUTORS:
-                click.echo(f"rows were compared {rows.place.describe()}")
+                print_text(f"rows were compared {rows.place.describe()}")
             if any(table_diff.schema for table_diff in lake_diff.tables):
-                click.echo("rows are compared in the columns that both versions have")
+                print_text("rows are compared in the columns that both versions have")
 
 
 def _row_diff_json(rows: RowDiff) -> dict[str, Any]:
@@ -77,7 +77,7 @@ def _row_diff_json(rows: RowDiff) -> dict[str, Any]:
 def _show_rows(rows: RowDiff) -> None:
     lines = [["-", *_blank_nulls(row)] for row in rows.removed] + [["+", *_blank_nulls(row)] for row in rows.added]
     if lines:
-        click.echo("\n" + format_table(["", *rows.columns], lines))
+        print_text("\n" + format_table(["", *rows.columns], lines))
     if rows.changed:
         key_text = ", ".join(rows.key)
         cells = [
@@ -85,11 +85,11 @@ def _show_rows(rows: RowDiff) -> None:
             for row in rows.changed
             for c in row.cells
         ]
-        click.echo("\n" + format_table([key_text, "column", "before", "after"], cells))
+        print_text("\n" + format_table([key_text, "column", "before", "after"], cells))
     shown_count = len(rows.added) + len(rows.removed) + len(rows.changed)
     total = rows.rows_added + rows.rows_removed + rows.rows_changed
     if total > shown_count:
-        click.echo(f"... {format_count(total - shown_count, 'row')} more; -n shows more")
+        print_text(f"... {format_count(total - shown_count, 'row')} more; -n shows more")
 
 
 def _blank_nulls(row: tuple[Any, ...]) -> list[Any]:

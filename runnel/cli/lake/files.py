@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from runnel.cli.output import command, format_count, format_size, format_table, open_lake, print_json
+from runnel.cli.output import command, format_count, format_size, format_table, open_lake, print_json, print_text
 from runnel.cli.progress import show_progress
 from runnel.names import TableName
 
@@ -42,16 +42,16 @@ def put(table: str, paths: tuple[str, ...], branch: str, prefix: str, message: s
         print_json({"table": table, "commit": result.commit.id if result.commit else None, **facts, **place})
         return
     if result.commit is None:
-        click.echo(f"nothing new: {format_count(result.unchanged, 'file')} unchanged in {table}")
+        print_text(f"nothing new: {format_count(result.unchanged, 'file')} unchanged in {table}")
         return
     parts = [
         f"{format_count(number)} {outcome}"
         for number, outcome in ((result.added, "added"), (result.replaced, "replaced"), (result.unchanged, "unchanged"))
         if number
     ]
-    click.echo(f"put into {table}: {', '.join(parts)} ({format_size(result.bytes)}), commit {result.commit.id[:8]}")
+    print_text(f"put into {table}: {', '.join(parts)} ({format_size(result.bytes)}), commit {result.commit.id[:8]}")
     if result.place is not None:
-        click.echo(f"files were read {result.place.describe()}")
+        print_text(f"files were read {result.place.describe()}")
 
 
 @command()
@@ -80,7 +80,7 @@ def get(table: str, glob: str | None, out: Path, ref: str, overwrite: bool, as_j
         print_json({"table": table, "written": result.written, "unchanged": result.unchanged, "bytes": result.bytes})
     else:
         unchanged_text = f", {format_count(result.unchanged)} there already" if result.unchanged else ""
-        click.echo(
+        print_text(
             f"got {format_count(result.written, 'file')} ({format_size(result.bytes)}) into {out}{unchanged_text}"
         )
 
@@ -103,13 +103,13 @@ def ls(table: str, glob: str | None, ref: str, as_json: bool) -> None:
             ]
         )
     elif not files:
-        click.echo(f"no files in {table}" + (f" match {glob}" if glob else ""))
+        print_text(f"no files in {table}" + (f" match {glob}" if glob else ""))
     else:
         rows = [
             [format_size(file.size), str(file.modified_at)[:19] if file.modified_at else "", file.path]
             for file in files
         ]
-        click.echo(format_table(["size", "modified (UTC)", "path"], rows, right_aligned=[0]))
+        print_text(format_table(["size", "modified (UTC)", "path"], rows, right_aligned=[0]))
 
 
 @command()
@@ -131,8 +131,8 @@ def rm(table: str, glob: str, branch: str, message: str | None, dry_run: bool, a
         return
     amount = f"{format_count(len(result.paths), 'file')} ({format_size(result.bytes)})"
     if dry_run:
-        click.echo("\n".join((*result.paths, f"{amount} would be removed from {table}")))
+        print_text("\n".join((*result.paths, f"{amount} would be removed from {table}")))
     elif result.commit is None:
-        click.echo(f"nothing to remove: another writer removed {amount} from {table} meanwhile")
+        print_text(f"nothing to remove: another writer removed {amount} from {table} meanwhile")
     else:
-        click.echo(f"removed from {table}: {amount}, commit {result.commit.id[:8]}")
+        print_text(f"removed from {table}: {amount}, commit {result.commit.id[:8]}")

@@ -8,7 +8,7 @@ import click
 
 from runnel.cli.flow.sinks import deliver_after_command
 from runnel.cli.lake.file_options import file_options, read_file_formats
-from runnel.cli.output import command, format_count, format_size, open_lake, print_json
+from runnel.cli.output import command, format_count, format_size, open_lake, print_json, print_text
 from runnel.cli.progress import show_progress
 from runnel.errors import Mistake
 from runnel.names import TableName, quote_value
@@ -121,19 +121,19 @@ def _is_table_name(text: str) -> bool:
 def _show_result(table: str, result: "LoadResult") -> None:
     word = "created" if result.created else "loaded"
     commit_text = f"commit {result.commit.id[:8]}" if result.commit else "nothing new, no commit"
-    click.echo(
+    print_text(
         f"{word} {table}: {format_count(result.rows, 'row')} from {format_count(result.files, 'file')} "
         f"({format_size(result.bytes)}), {commit_text}"
     )
     if result.place is not None:
-        click.echo(f"files were read {result.place.describe()}")
+        print_text(f"files were read {result.place.describe()}")
     if result.new_columns:
-        click.echo(f"new columns: {', '.join(result.new_columns)}")
+        print_text(f"new columns: {', '.join(result.new_columns)}")
     if not result.suggested.is_empty and result.commit:
         undo = f"`runnel revert {result.commit.id[:8]}` undoes the load; then load it again with them"
-        click.echo(f"{result.suggested.describe_for_command()}: {undo}", err=True)
+        print_text(f"{result.suggested.describe_for_command()}: {undo}", err=True)
     if result.dropped:
-        click.echo(f"dropped {format_count(result.dropped, 'bad row')}", err=True)
+        print_text(f"dropped {format_count(result.dropped, 'bad row')}", err=True)
 
 
 def _commit_id(result: "LoadResult") -> str | None:

@@ -14,6 +14,7 @@ from runnel.cli.output import (
     format_time,
     open_lake,
     print_json,
+    print_text,
     terminal_width,
 )
 from runnel.client.json_views.commit import commit_detail_json, commit_json, task_result_json
@@ -47,7 +48,7 @@ def log(name: str | None, ref: str, graph: bool, limit: int | None, as_json: boo
             from runnel.lake.history.log_graph import draw_graph as drawn
 
             for line in drawn(store, None if ref == "main" else ref, limit=limit):
-                click.echo(str(line)[: terminal_width()].rstrip())
+                print_text(str(line)[: terminal_width()].rstrip())
             return
         start = store.commit(ref)
         table = TableName.parse(name) if name else None
@@ -64,7 +65,7 @@ def log(name: str | None, ref: str, graph: bool, limit: int | None, as_json: boo
         )
         return
     rows = [[c.id[:8], c.seq, format_time(c.at), c.author, _describe_commit(c, details.get(c.id, {}))] for c in commits]
-    click.echo(
+    print_text(
         format_table(["commit", "seq", "at (UTC)", "author", "how" if table else "message"], rows, right_aligned=[1])
     )
 
@@ -97,12 +98,12 @@ def show(ref: str, as_json: bool) -> None:
         f"  {commit.message}",
         "",
     ]
-    click.echo("\n".join(lines))
+    print_text("\n".join(lines))
     words = {(True, False): "created", (False, True): "dropped", (False, False): "changed"}
     rows = [[str(change.table), words[change.before is None, change.after is None]] for change in changes]
-    click.echo(format_table(["table", "change"], rows) if rows else format_count(0, "table") + " changed")
+    print_text(format_table(["table", "change"], rows) if rows else format_count(0, "table") + " changed")
     if commit_files:
-        click.echo("\n" + _format_files(commit_files))
+        print_text("\n" + _format_files(commit_files))
 
 
 def _format_files(commit_files: "list[CommitFile]") -> str:

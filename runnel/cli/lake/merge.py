@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from runnel.cli.flow.sinks import deliver_after_command
-from runnel.cli.output import command, format_table, open_lake, print_json
+from runnel.cli.output import command, format_table, open_lake, print_json, print_text
 from runnel.client.json_views.diff import steps_json
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def revert(commit: str, branch: str, message: str | None, as_json: bool) -> None
         reverted_commit = project_lake.store.commit(commit)
         new_commit = revert_commit(project_lake.store, reverted_commit.id, branch, message)
         if not as_json:
-            click.echo(
+            print_text(
                 f"reverted {reverted_commit.id[:8]} ({reverted_commit.message}) on {branch}, commit {new_commit.id[:8]}"
             )
         deliveries = deliver_after_command(project_lake, branch, quiet=as_json)
@@ -84,11 +84,11 @@ def _show_steps(
     steps: "list[MergeDecision]", commit: "Commit | None", branch: str, into: str, *, dry_run: bool
 ) -> None:
     if steps:
-        click.echo(format_table(["table", "action", "why"], [[step.table, step.action, step.reason] for step in steps]))
+        print_text(format_table(["table", "action", "why"], [[step.table, step.action, step.reason] for step in steps]))
     if commit is not None:
-        click.echo(f"merged {branch} into {into}, commit {commit.id[:8]}")
+        print_text(f"merged {branch} into {into}, commit {commit.id[:8]}")
     elif not dry_run or not steps:
-        click.echo(f"nothing to merge: {into} has all commits of {branch}")
+        print_text(f"nothing to merge: {into} has all commits of {branch}")
 
 
 def _exit_on_conflict(steps: "list[MergeDecision]") -> None:

@@ -7,7 +7,18 @@ from typing import TYPE_CHECKING
 
 import click
 
-from runnel.cli.output import command, format_count, format_table, format_time, open_lake, print_json, print_to_stderr
+from runnel.cli.output import (
+    command,
+    confirm,
+    format_count,
+    format_table,
+    format_time,
+    open_lake,
+    print_data,
+    print_json,
+    print_text,
+    print_to_stderr,
+)
 from runnel.client.json_views.repair import release_to_json
 from runnel.declare.options.file_formats import infer_format
 from runnel.errors import Mistake, join_names
@@ -70,10 +81,10 @@ def _list_tables(project_lake: "Lake", branch: str, as_json: bool) -> None:
     if as_json:
         print_json([entry.json() for entry in entries])
     elif not entries:
-        click.echo("no rows are set aside")
+        print_text("no rows are set aside")
     else:
         rows = [[entry.table, format_count(entry.rows), entry.quarantine] for entry in entries]
-        click.echo(format_table(["table", "rows", "quarantine table"], rows, right_aligned=[1]))
+        print_text(format_table(["table", "rows", "quarantine table"], rows, right_aligned=[1]))
 
 
 def _print_raw_rows(project_lake: "Lake", table: str, file: str | None, branch: str) -> None:
@@ -81,7 +92,7 @@ def _print_raw_rows(project_lake: "Lake", table: str, file: str | None, branch: 
 
     rows = project_lake.quarantine(table, branch=branch, file=file)
     for line in format_quarantined_rows(project_lake, table, rows, branch):
-        click.echo(line)
+        print_data(line)
     unread_files = [row.file or "?" for row in rows if row.raw is None]
     if unread_files:
         names = join_names(unread_files)
@@ -96,12 +107,12 @@ def _show_rows(project_lake: "Lake", table: str, file: str | None, branch: str, 
         return
     if not rows:
         of_file = f" that came from {file}" if file else ""
-        click.echo(f"no row of {table}{of_file} is set aside")
+        print_text(f"no row of {table}{of_file} is set aside")
         return
-    click.echo(_format_rows(visible_rows))
+    print_text(_format_rows(visible_rows))
     if len(visible_rows) < len(rows):
-        click.echo(f"{len(rows) - len(visible_rows):,} more; --limit 0 shows all")
-    click.echo(_describe_next_step(table, rows))
+        print_text(f"{len(rows) - len(visible_rows):,} more; --limit 0 shows all")
+    print_text(_describe_next_step(table, rows))
 
 
 def _format_rows(rows: "Sequence[QuarantinedRow]") -> str:
@@ -151,13 +162,13 @@ def _show_release(result: "ReleaseResult", table: str, corrected: str | None, li
             for bad_row in visible_rows
         ]
         headers = [*line_title, "file", "position", "cause", "row"]
-        click.echo(format_table(headers, cells, uncut=[len(headers) - 3], wrapped=[len(headers) - 4, len(headers) - 2]))
+        print_text(format_table(headers, cells, uncut=[len(headers) - 3], wrapped=[len(headers) - 4, len(headers) - 2]))
     if len(visible_rows) < result.bad:
         where = (
             "--limit 0 shows all" if result.bad == len(result.still_bad) else f"`runnel quarantine {table}` shows all"
         )
-        click.echo(f"{result.bad - len(visible_rows):,} more; {where}")
-    click.echo(_summarize_release(result, table, corrected))
+        print_text(f"{result.bad - len(visible_rows):,} more; {where}")
+    print_text(_summarize_release(result, table, corrected))
 
 
 def _summarize_release(result: "ReleaseResult", table: str, corrected: str | None) -> str:
@@ -181,13 +192,13 @@ def _discard_rows(project_lake: "Lake", table: str, file: str | None, branch: st
         what = f"{format_count(len(rows), 'quarantined row')} of {table}{of_file} would be discarded"
         if as_json or not sys.stdin.isatty():
             raise Mistake("DISCARD_CONFIRM", what, fix=f"add --yes; `runnel quarantine {table}` shows them")
-        click.confirm(f"{what}: discard?", abort=True)
+        confirm(f"{what}: discard?")
     result = project_lake.discard(table, file=file, branch=branch)
     if as_json:
         print_json({"table": table, "rows": result.rows, "commit": result.commit.id})
     else:
         commit = result.commit.id[:8]
-        click.echo(
+        print_text(
             f"{format_count(result.rows, 'quarantined row')} of {table} discarded, commit {commit}; "
             f"`runnel revert {commit}` restores them"
         )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from runnel.cli.output import command, format_count, format_table, open_lake, print_to_stderr
+from runnel.cli.output import command, format_count, format_table, open_lake, print_text, print_to_stderr
 from runnel.errors import Mistake
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def _print_table(result: "QueryResult", limit: int) -> None:
     rows = list(islice(result.json_rows(), limit + 1))
     cells = [["" if value is None else _format_value(value) for value in row] for row in rows[:limit]]
     numbers = [column for column, kind in enumerate(result.schema.types) if _is_number(str(kind))]
-    click.echo(format_table(result.columns, cells, right_aligned=numbers))
+    print_text(format_table(result.columns, cells, right_aligned=numbers))
     more = f"; only the first {limit:,} are shown, -n or --format csv shows more" if len(rows) > limit else ""
     reason = f" ({result.reason})" if result.reason else ""
     print_to_stderr(

@@ -2,7 +2,7 @@
 
 import click
 
-from runnel.cli.output import command, open_lake, print_json
+from runnel.cli.output import command, open_lake, print_json, print_text
 from runnel.errors import plural
 
 
@@ -23,6 +23,6 @@ def rewind(source: str, to: str, branch: str, dry_run: bool, as_json: bool) -> N
     reread_text = plural(result.files, "file") if not result.has_state else "what arrived since"
     state_text = "is empty" if result.drops else f"is as it was at {result.to.id[:8]}"
     if result.commit is None:
-        click.echo(f"would rewind {source} to {result.to.id[:8]}; the next run would read {reread_text} again")
+        print_text(f"would rewind {source} to {result.to.id[:8]}; the next run would read {reread_text} again")
     else:
-        click.echo(f"{source} {state_text}, commit {result.commit.id[:8]}; the next run reads {reread_text} again")
+        print_text(f"{source} {state_text}, commit {result.commit.id[:8]}; the next run reads {reread_text} again")

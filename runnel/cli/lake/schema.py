@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from runnel.cli.lake.file_options import file_options, list_used_options, read_file_formats
-from runnel.cli.output import command, format_count, print_json
+from runnel.cli.output import command, format_count, print_json, print_text
 
 
 @command()
@@ -32,10 +32,10 @@ def schema(files: tuple[str, ...], as_json: bool, **options: Any) -> None:
         return
     used_options = list_used_options(options, csv)
     header = (("header", "false"),) if inferred.lacks_header else ()
-    click.echo(format_keywords((*used_options, *header, ("schema", inferred.text))))
+    print_text(format_keywords((*used_options, *header, ("schema", inferred.text))))
     if inferred.lacks_header:
-        click.echo("the first line seems to be data: with --no-header, or header=False, it is a row", err=True)
+        print_text("the first line seems to be data: with --no-header, or header=False, it is a row", err=True)
     if not inferred.suggested.is_empty:
-        click.echo(inferred.suggested.describe_for_command(with_keywords=True), err=True)
+        print_text(inferred.suggested.describe_for_command(with_keywords=True), err=True)
     if inferred.bad_rows:
-        click.echo(f"{format_count(inferred.bad_rows, 'bad row')} did not count", err=True)
+        print_text(f"{format_count(inferred.bad_rows, 'bad row')} did not count", err=True)

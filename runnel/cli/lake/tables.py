@@ -2,7 +2,16 @@
 
 import click
 
-from runnel.cli.output import command, format_count, format_size, format_table, format_time, open_lake, print_json
+from runnel.cli.output import (
+    command,
+    format_count,
+    format_size,
+    format_table,
+    format_time,
+    open_lake,
+    print_json,
+    print_text,
+)
 from runnel.client.json_views.table import size_json
 
 
@@ -16,13 +25,13 @@ def tables(ref: str, as_json: bool) -> None:
     if as_json:
         print_json(table_sizes)
     elif not table_sizes:
-        click.echo("no tables yet; `runnel load ods.orders FILE` creates one")
+        print_text("no tables yet; `runnel load ods.orders FILE` creates one")
     else:
         rows = [
             [entry["table"], format_count(entry["rows"]), format_size(entry["bytes"]), format_count(entry["files"])]
             for entry in table_sizes
         ]
-        click.echo(format_table(["table", "rows", "size", "files"], rows, right_aligned=[1, 2, 3]))
+        print_text(format_table(["table", "rows", "size", "files"], rows, right_aligned=[1, 2, 3]))
 
 
 @command()
@@ -36,22 +45,22 @@ def table(name: str, ref: str, limit: int, as_json: bool) -> None:
     if as_json:
         print_json(facts)
         return
-    click.echo(
+    print_text(
         f"{facts['table']}  {format_count(facts['rows'], 'row')}, "
         f"{format_size(facts['bytes'])} in {format_count(facts['files'], 'file')}"
     )
     if facts["partition"]:
-        click.echo(f"partitioned by {', '.join(facts['partition'])}")
+        print_text(f"partitioned by {', '.join(facts['partition'])}")
     if facts["key"]:
-        click.echo(f"key {', '.join(facts['key'])}")
+        print_text(f"key {', '.join(facts['key'])}")
     columns = [
         [entry["name"], entry["spark_type"], "" if entry["nullable"] else "required", entry["doc"] or ""]
         for entry in facts["columns"]
     ]
-    click.echo("\n" + format_table(["column", "type", "", ""], columns))
+    print_text("\n" + format_table(["column", "type", "", ""], columns))
     versions = [
         [entry["commit"][:8], format_time(entry["at"]), entry["author"], entry["message"]]
         for entry in facts["versions"]
     ]
-    click.echo("\n" + format_table(["version", "at (UTC)", "author", "message"], versions))
-    click.echo(f"\nmetadata {facts['metadata']}")
+    print_text("\n" + format_table(["version", "at (UTC)", "author", "message"], versions))
+    print_text(f"\nmetadata {facts['metadata']}")

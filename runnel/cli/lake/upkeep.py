@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from runnel.cli.output import command, format_count, format_size, format_table, open_lake, print_json
+from runnel.cli.output import (
+    command,
+    confirm,
+    format_count,
+    format_size,
+    format_table,
+    open_lake,
+    print_json,
+    print_text,
+)
 from runnel.cli.progress import show_progress
 from runnel.errors import Mistake
 from runnel.names import TableName
@@ -50,13 +59,13 @@ def gc(dry_run: bool, grace: str | None, as_json: bool) -> None:
     squashed = (
         f", {format_count(result.squashed_commits)} of streams {would}squashed" if result.squashed_commits else ""
     )
-    click.echo(f"{format_count(result.expired_commits, 'commit')} {would}expired{squashed}")
+    print_text(f"{format_count(result.expired_commits, 'commit')} {would}expired{squashed}")
     if result.pruned_events:
-        click.echo(f"{format_count(result.pruned_events, 'event')}, ingested long ago, {would}removed from the inbox")
-    click.echo(f"{format_count(result.deleted, 'file')} ({format_size(result.deleted_bytes)}) {would}deleted")
+        print_text(f"{format_count(result.pruned_events, 'event')}, ingested long ago, {would}removed from the inbox")
+    print_text(f"{format_count(result.deleted, 'file')} ({format_size(result.deleted_bytes)}) {would}deleted")
     candidates_text = f"{format_count(result.candidates, 'file')} ({format_size(result.candidate_bytes)})"
-    click.echo(f"{candidates_text} {would}listed for a later gc, {format_count(result.waiting)} waiting")
-    click.echo(f"{format_count(result.kept, 'file')} needed")
+    print_text(f"{candidates_text} {would}listed for a later gc, {format_count(result.waiting)} waiting")
+    print_text(f"{format_count(result.kept, 'file')} needed")
 
 
 def _build_retention(settings: "Settings", grace: str | None) -> "Retention":
@@ -88,7 +97,7 @@ def compact(table: str | None, branch: str, force: bool, as_json: bool) -> None:
         print_json([_result_json(result) for result in results])
         return
     if not results:
-        click.echo("nothing to compact")
+        print_text("nothing to compact")
         return
     rows = [
         [
@@ -100,10 +109,10 @@ def compact(table: str | None, branch: str, force: bool, as_json: bool) -> None:
         ]
         for result in results
     ]
-    click.echo(format_table(["table", "files before", "after", "size", ""], rows, right_aligned=[1, 2, 3]))
+    print_text(format_table(["table", "files before", "after", "size", ""], rows, right_aligned=[1, 2, 3]))
     for result in results:
         if result.place is not None:
-            click.echo(f"{result.table} was rewritten {result.place.describe()}")
+            print_text(f"{result.table} was rewritten {result.place.describe()}")
 
 
 @command()
@@ -132,13 +141,13 @@ def erase(table: str, where: str, dry_run: bool, yes: bool, as_json: bool) -> No
         if not dry_run and not yes:
             if as_json or not sys.stdin.isatty():
                 raise Mistake("ERASE_CONFIRM", "erase can't be undone", fix="add --yes, or look first with --dry-run")
-            click.echo(_format_erasure(run_erasure(dataclasses.replace(work, report_progress=None), is_preview=True)))
-            click.confirm("erase?", abort=True)
+            print_text(_format_erasure(run_erasure(dataclasses.replace(work, report_progress=None), is_preview=True)))
+            confirm("erase?")
         result = run_erasure(work, is_preview=dry_run)
     if as_json:
         print_json(_result_json(result))
     else:
-        click.echo(_format_erasure(result, is_done=not dry_run))
+        print_text(_format_erasure(result, is_done=not dry_run))
 
 
 def _result_json(result: "CompactionResult | ErasureResult") -> dict[str, Any]:
@@ -220,7 +229,7 @@ def fsck(deep: bool, relocate: bool, adopt: bool, as_json: bool) -> None:
         print_json({"relocated": relocation, **_report_json(fsck_report)})
     else:
         if relocation is not None:
-            click.echo(f"relocated: {format_count(relocation['files'], 'file')} rewritten")
+            print_text(f"relocated: {format_count(relocation['files'], 'file')} rewritten")
         _show_findings(fsck_report)
     if any(finding.severity == "error" for finding in fsck_report.findings):
         sys.exit(1)
@@ -238,12 +247,12 @@ def _report_json(fsck_report: "FsckReport") -> dict[str, Any]:
 
 def _show_findings(fsck_report: "FsckReport") -> None:
     for finding in fsck_report.findings:
-        click.echo(f"{finding.severity}: {finding.code}: {finding.what}")
+        print_text(f"{finding.severity}: {finding.code}: {finding.what}")
         if finding.commits:
-            click.echo(f"  commits: {', '.join(commit[:8] for commit in finding.commits[:8])}")
+            print_text(f"  commits: {', '.join(commit[:8] for commit in finding.commits[:8])}")
         if finding.fix:
-            click.echo(f"  fix: {finding.fix}")
+            print_text(f"  fix: {finding.fix}")
     errors = sum(finding.severity == "error" for finding in fsck_report.findings)
     files = f"{format_count(fsck_report.files, 'file')} ({format_size(fsck_report.bytes)})"
     checked = f"{format_count(fsck_report.commits, 'commit')}, {format_count(fsck_report.versions, 'version')}, {files}"
-    click.echo(f"checked {checked}: " + (format_count(errors, "error") if errors else "sound"))
+    print_text(f"checked {checked}: " + (format_count(errors, "error") if errors else "sound"))

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from runnel.cli.output import command, format_time, open_lake, print_json
+from runnel.cli.output import command, format_time, open_lake, print_json, print_text
 from runnel.errors import Mistake, did_you_mean
 
 if TYPE_CHECKING:
@@ -58,11 +58,11 @@ def _list_alarms(project_lake: "Lake", show_all: bool, as_json: bool) -> None:
         print_json({"alarms": [status.json() for status in statuses], "mutes": [mute.json() for mute in mutes]})
         return
     if not statuses:
-        click.echo("no alarms" if show_all else "no open alarms; `runnel alarms --all` also lists those that are over")
+        print_text("no alarms" if show_all else "no open alarms; `runnel alarms --all` also lists those that are over")
     for status in statuses:
-        click.echo("\n".join([*status.lines(), ""]))
+        print_text("\n".join([*status.lines(), ""]))
     for mute in mutes:
-        click.echo(f"muted: {_describe_mute(mute)}, by {mute.muted_by}")
+        print_text(f"muted: {_describe_mute(mute)}, by {mute.muted_by}")
 
 
 def _change_alarm(project_lake: "Lake", action: str, subject: str, note: str | None, as_json: bool) -> None:
@@ -71,10 +71,10 @@ def _change_alarm(project_lake: "Lake", action: str, subject: str, note: str | N
     if as_json:
         print_json(status.json())
     elif action == "ack":
-        click.echo(f"acknowledged: {status.alarm.headline}\nno further notification until it is over")
+        print_text(f"acknowledged: {status.alarm.headline}\nno further notification until it is over")
     else:
-        click.echo(f"dismissed: {status.alarm.headline}")
-        click.echo("it comes back only with a new failure; `runnel alarms mute` stops notifications for a time")
+        print_text(f"dismissed: {status.alarm.headline}")
+        print_text("it comes back only with a new failure; `runnel alarms mute` stops notifications for a time")
 
 
 def _change_mute(project_lake: "Lake", action: str, subject: str, duration: str | None, as_json: bool) -> None:
@@ -82,9 +82,9 @@ def _change_mute(project_lake: "Lake", action: str, subject: str, duration: str 
     if as_json:
         print_json(mute.json())
     elif action == "mute":
-        click.echo(f"muted: {_describe_mute(mute)}; `runnel alarms unmute {subject}` ends it")
+        print_text(f"muted: {_describe_mute(mute)}; `runnel alarms unmute {subject}` ends it")
     else:
-        click.echo(f"no longer muted: {mute.kind} {mute.subject}")
+        print_text(f"no longer muted: {mute.kind} {mute.subject}")
 
 
 def _describe_mute(mute: "Mute") -> str:

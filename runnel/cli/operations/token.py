@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from runnel.cli.output import format_table, format_time, open_lake, print_json, print_to_stderr
+from runnel.cli.output import format_table, format_time, open_lake, print_json, print_text, print_to_stderr
 from runnel.errors import did_you_mean
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def create(
         return
     may = f"token {name} may {new_token.token.permissions_text}, {_describe_expiry(new_token.token)}"
     print_to_stderr(f"{may}; it is shown only this once:")
-    click.echo(new_token.secret)
+    print_text(new_token.secret)
 
 
 def _describe_expiry(entry: "Token") -> str:
@@ -78,7 +78,7 @@ def list_(as_json: bool) -> None:
     if as_json:
         print_json([entry.json() for entry in entries])
     elif not entries:
-        click.echo("no tokens yet; `runnel token create NAME` creates one")
+        print_text("no tokens yet; `runnel token create NAME` creates one")
     else:
         rows = [
             [
@@ -91,7 +91,7 @@ def list_(as_json: bool) -> None:
             for entry in entries
         ]
         titles = ["token", "may", "created (UTC)", "last used (UTC)", "expires (UTC)", "revoked (UTC)"]
-        click.echo(format_table(titles, rows))
+        print_text(format_table(titles, rows))
 
 
 @token.command()
@@ -112,7 +112,7 @@ def rotate(name: str, grace: str, expires: str | None, as_json: bool) -> None:
     print_to_stderr(
         f"the previous text of {name} is accepted until {previous_until} UTC; the new one is shown only now:"
     )
-    click.echo(rotated.secret)
+    print_text(rotated.secret)
 
 
 @token.command()
@@ -122,4 +122,4 @@ def revoke(name: str, as_json: bool) -> None:
     """Revoke the token NAME; the service refuses it from then on."""
     with open_lake() as project_lake:
         revoked = project_lake.revoke_token(name)
-    print_json(revoked.json()) if as_json else click.echo(f"token {name} is revoked")
+    print_json(revoked.json()) if as_json else print_text(f"token {name} is revoked")

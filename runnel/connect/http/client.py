@@ -14,6 +14,7 @@ from runnel import __version__
 from runnel.backoff import call_with_backoff, doubling_pauses
 from runnel.connect.http import http_errors
 from runnel.connect.http.authentication import ApiAccess, resolve_link
+from runnel.connect.http.declared_auth import use_declared_headers
 from runnel.connect.http.http_errors import RequestFailure
 from runnel.connect.http.rate_limit import block_host, blocked_seconds, reserve_slot
 from runnel.declare.model.endpoints import Http
@@ -64,7 +65,7 @@ class ApiClient:
         self._sleep = sleep
         self.access = ApiAccess(source, origin)
         self._session = requests.Session()
-        self._session.auth = _skip_netrc_auth  # otherwise requests reads a password from .netrc
+        self._session.auth = use_declared_headers
         self._session.headers.update({"User-Agent": f"runnel/{__version__}", "Accept": "application/json, */*;q=0.5"})
 
     def close(self) -> None:
@@ -202,7 +203,3 @@ def _mark_as_retried(error: RunnelError) -> RunnelError:
     if isinstance(error, Unreachable):
         error.was_retried = True
     return error
-
-
-def _skip_netrc_auth(request: requests.PreparedRequest) -> requests.PreparedRequest:
-    return request

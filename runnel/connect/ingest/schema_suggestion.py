@@ -22,7 +22,7 @@ def suggest_schema(root: Path, files: Files) -> str | None:
     try:
         if is_object_url(files.glob):
             return None
-        listed_file = find_first_file(root, files.glob)
+        listed_file = find_first_file(root, files.glob, follow_links=files.follow_links)
         if listed_file is None:
             return f"add {_describe_missing_files(files)}"
         if not listed_file.size:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from runnel.connect.http.declared_auth import use_declared_headers
 from runnel.connect.sinks import failpoints
 from runnel.connect.sinks.json_rows import encode_json
 from runnel.connect.sinks.sink_target import DeliveredRows, StatelessSink
@@ -44,6 +45,7 @@ class WebhookSink(StatelessSink):
         import requests
 
         self._session = requests.Session()
+        self._session.auth = use_declared_headers
         self._session.headers["User-Agent"] = "runnel"
         for name, value in self._target.headers:
             self._session.headers[name] = reveal_if_secret(value)

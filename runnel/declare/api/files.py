@@ -40,6 +40,7 @@ def files(
     thousands: Literal[".", ",", "'", " ", "_"] | None = None,
     timezone: str | None = None,
     may_be_empty: bool | None = None,
+    follow_links: bool | None = None,
     missing_columns: Literal["stop", "null"] | None = None,
     partition: str | Sequence[str] | None = None,
     compress: Literal["gz", "zst"] | None = None,
@@ -53,7 +54,8 @@ def files(
     `records="data.items"` is the path of the rows in a JSON document, `row_tag="order"` the XML element of a row. With
     `may_be_empty=True` a run without any file creates a table without rows, and with `missing_columns="null"` files may
     lack columns of the schema. With `multiline=False` no value of CSV contains a line end, so that executors can read
-    splits of a large file. The other options describe how the files are written.
+    splits of a large file. With `follow_links=True` links may lead out of the folder before the first wildcard.
+    The other options describe how the files are written.
 
     As a sink, a path is one file; a path that ends with / is a folder, partitioned by the columns of `partition`.
     `compress` sets the compression of its files.
@@ -67,6 +69,7 @@ def files(
     values |= {"date_format": date_format, "timestamp_format": timestamp_format, "encoding": encoding}
     values |= {"records": records, "row_tag": row_tag, "partition": partition, "compress": compress}
     values |= {"thousands": thousands, "timezone": timezone, "may_be_empty": may_be_empty}
+    values |= {"follow_links": follow_links}
     values |= {"missing_columns": missing_columns}
     reader = OptionReader(
         f"rn.files({quote_value(glob)})", values, lambda _, mistake: registry.report_mistake(mistake, place)
@@ -94,6 +97,7 @@ def files(
         cast(Any, compression),
         infers_schema,
         creates_empty,
+        reader.flag("follow_links"),
     )
 
 

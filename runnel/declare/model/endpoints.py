@@ -26,6 +26,7 @@ class Files:
     compress: Literal["gz", "zst"] | None = None  # of a sink that is a folder
     infers_schema: bool = False  # whether the first run settles the columns, which the table then records
     may_be_empty: bool = False  # whether a table without rows is created if there are no files yet
+    follow_links: bool = False  # whether links may lead out of the folder before the glob's first wildcard
 
 
 @dataclass(frozen=True)

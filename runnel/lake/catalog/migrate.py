@@ -15,6 +15,7 @@ from runnel.lake.catalog import schema
 from runnel.lake.catalog.database import Database
 from runnel.lake.catalog.schema_revisions import REVISIONS
 from runnel.names import new_commit_id
+from runnel.private_files import create_private_file, is_private
 
 MAIN_BRANCH = "main"
 _LOCK_ID = 5_817_202_611  # advisory lock: one migration at a time on PostgreSQL
@@ -30,7 +31,7 @@ def migrate_catalog(
     if revision is None and check_new_lake is not None:
         check_new_lake()
     if db.is_sqlite and db.url.database:
-        Path(db.url.database).parent.mkdir(parents=True, exist_ok=True)
+        _create_database_file(Path(db.url.database))
 
     def work(connection: Connection) -> None:
         if not db.is_sqlite:
@@ -41,6 +42,13 @@ def migrate_catalog(
             _create_lake(connection, db.now(connection), warehouse, author)
 
     db.write(work)
+
+
+def _create_database_file(path: Path) -> None:
+    """Create the folder of a SQLite database, and in a private folder a private file; SQLite's own files copy it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if is_private(path.parent):
+        create_private_file(path)
 
 
 def _read_supported_revision(db: Database) -> str | None:

@@ -1,7 +1,8 @@
-"""Write files of the lake to a folder: verified, each file atomically, and nothing outside of that folder."""
+"""Read files of the lake, verified: one as a stream, or many to a folder, atomically and nowhere outside of it."""
 
 import hashlib
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +14,7 @@ from runnel.lake.files.blobs import damage_error, parse_sha256, read_chunks
 from runnel.lake.files.file_rows import LiveFile, column_values, list_live_files, open_live_file, scan_rows
 from runnel.lake.files.file_table import load_at_ref
 from runnel.lake.files.ls import list_files
-from runnel.lake.files.paths import Glob, find_nearest_path, find_path_problem
+from runnel.lake.files.paths import Glob, escape_glob, find_nearest_path, find_path_problem
 from runnel.lake.files.safe_folder import SafeFolder
 from runnel.lake.leases.pins import acquire_pin
 from runnel.model.progress import Progress
@@ -77,6 +78,38 @@ def get_files(
             if report_progress:
                 report_progress("get", done + len(unchanged), total)
     return GetResult(done, len(unchanged), size)
+
+
+@contextmanager
+def open_file(
+    store: "Store", table: "TableName", path: str, *, at: str = "main"
+) -> Iterator[tuple[RequestedFile, Iterator[bytes]]]:
+    """Yield a file and its contents, which are read as the caller asks for them, while the block runs.
+
+    The last chunk comes after all contents were verified: a caller who has it has what was put.
+    """
+    commit, _ = load_at_ref(store, table, at)
+    with acquire_pin(store.db, "read", commit.id):
+        _, metadata = load_at_ref(store, table, commit.id)
+        requested = _find_requested(store, table, metadata, escape_glob(path), commit.id)
+        for file, contents in _read_contents(store, metadata, requested, set()):
+            if file.path == path:
+                if file.size is None:
+                    raise damage_error(path, file.blob, "have no size in their row")
+                yield file, _delay_last(verify_contents(file, contents))
+                return
+        raise no_match_error(table, path, (row.path for row in list_files(store, table, at=commit.id)))
+
+
+def _delay_last(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield each chunk when the next one, or the end, is known."""
+    previous_chunk: bytes | None = None
+    for chunk in chunks:
+        if previous_chunk is not None:
+            yield previous_chunk
+        previous_chunk = chunk
+    if previous_chunk is not None:
+        yield previous_chunk
 
 
 def _find_requested(
@@ -169,6 +202,8 @@ def verify_contents(file: RequestedFile, contents: Iterator[bytes]) -> Iterator[
     for chunk in contents:
         digest.update(chunk)
         size += len(chunk)
+        if file.size is not None and size > file.size:
+            raise damage_error(file.path, file.blob, f"have more than the {file.size} bytes that their row says")
         yield chunk
     if file.sha256 is None:
         raise damage_error(file.path, file.blob, "have no checksum")

@@ -68,6 +68,19 @@ def is_glob(text: str) -> bool:
     return bool(_WILDCARD.search(text))
 
 
+def escape_glob(path: str) -> str:
+    """Return the glob that matches just this path, and nothing below it.
+
+    >>> escape_glob("in/a*.csv"), escape_glob("in/a.csv")
+    ('in/a[*].csv', '[i]n/a.csv')
+    """
+    escaped = "".join(f"[{character}]" if character in "*?[" else character for character in path)
+    index = next((index for index, character in enumerate(path) if character not in "!]/"), None)
+    if escaped != path or index is None:
+        return escaped
+    return f"{path[:index]}[{path[index]}]{path[index + 1 :]}"
+
+
 @dataclass(frozen=True)
 class Glob:
     """A pattern over paths.

@@ -11,6 +11,7 @@ from runnel.lake.flow_state.ingest_positions import read_processed_files
 from runnel.lake.history.commits import Commit
 from runnel.lake.history.content_origin import ContentOrigin, HistoryStep, find_origin, find_publishing_step
 from runnel.lake.iceberg.table_size import read_size
+from runnel.model.secret_mask import mask_settings
 from runnel.model.table_version import TableVersion
 from runnel.names import TableName
 
@@ -132,6 +133,8 @@ def explain_table(store: "Store", table: TableName, at: str = "main") -> Provena
     run = _find_run(store, detail.get("run") or content_origin.origin_step.commit.run)
     if is_stream_detail(detail):
         detail = {**_select_run_facts(run), **detail}
+    if detail.get("conf"):  # earlier versions stored keys that stand in `runnel.toml`
+        detail = {**detail, "conf": mask_settings(detail["conf"])}
     files, files_total = _list_files(store, kind, content_origin, commit, table)
     return Provenance(
         table,

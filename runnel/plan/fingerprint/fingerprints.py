@@ -11,6 +11,7 @@ from types import FunctionType
 from typing import Any
 
 from runnel.declare.model.flow import Task
+from runnel.model.secret_mask import is_secret_name
 from runnel.plan.fingerprint.code.code_unit import CodeUnit, FingerprintPart, hash_texts, iter_reached_units, short_hash
 from runnel.plan.fingerprint.code.code_walker import CodeWalker
 from runnel.plan.fingerprint.code.name_resolution import NameResolver
@@ -74,7 +75,7 @@ class Fingerprinter:
         else:
             roots = [self._root_unit(task), *roots]
         for name, value in self._settings:
-            is_secret = any(secret and secret in value for secret in self._secrets)
+            is_secret = is_secret_name(name) or any(secret and secret in value for secret in self._secrets)
             texts.append(f"setting {name} {value}")
             parts.append(FingerprintPart("setting", name, short_hash(value), display_text=None if is_secret else value))
         opaque: dict[str, None] = {}

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runnel.errors import Mistake, RunnelError, did_you_mean
+from runnel.model.secret_mask import SecretMask
 from runnel.names import TableName
 from runnel.run.results.run_result import Event, ProgressCallback, RunResult
 
@@ -181,9 +182,10 @@ def _deliver_sinks(
     from runnel.run.deliver import deliver_to_sinks
     from runnel.run.run_log import RunLog
 
-    log = RunLog(Path(result.log).parent, result.run or "") if result and result.log else None
+    mask = SecretMask(lake.settings.secrets)
+    log = RunLog(Path(result.log).parent, result.run or "", mask) if result and result.log else None
     if log is None:
-        log = RunLog(lake.settings.home / "logs", "sinks")
+        log = RunLog(lake.settings.home / "logs", "sinks", mask)
     return deliver_to_sinks(
         lake.store,
         sinks,

@@ -14,12 +14,13 @@ from runnel.declare.loading.module_importer import FLOWS
 from runnel.declare.model.flow import Flow
 from runnel.declare.settings import SETTINGS_FILE
 from runnel.lake.flow_state.code_store import ProjectCode
+from runnel.model.secret_mask import SECRET_WORDS
 from runnel.plan.fingerprint.project_files import ProjectFiles
 
 MOST_BYTES = 1 << 20  # of one file: larger files are data, not code
 _SECRET = ("*.pem", "*.key", "*.p12", "*.pfx", "*.jks", "*.keytab", "id_rsa*", "*secret*", "*credential*", "*password*")
 _CODE = (".py", ".sql")
-_KEY = r"[\w.\"'-]*(?:password|passwd|secret|token|access[_.-]?key|api[_.-]?key)[\w.\"'-]*"
+_KEY = rf"[\w.\"'-]*(?:{SECRET_WORDS})[\w.\"'-]*"
 _ASSIGNED = re.compile(rf"(\b{_KEY}\s*=\s*)(\"[^\"\n]*\"|'[^'\n]*')", re.IGNORECASE)
 _IN_ADDRESS = re.compile(r"(://[^\s:/@\"']*:)[^\s@\"']+@")
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from runnel.declare.loading.compiled_files import cached_tree
 from runnel.declare.model.secret import Secret
+from runnel.model.secret_mask import MASK, SecretMask, mask_settings
 from runnel.run.provenance.git import GitState, read_git_state
 from runnel.run.provenance.packages import read_package_versions
 from runnel.run.provenance.project_code import collect_code
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from runnel.run.run_context import RunContext
     from runnel.run.task.refresh_table import RefreshResult
 
-MASK = "***"
 SECRET, MOMENT = "$secret", "$time"  # stand for values that JSON lacks, or that must stay secret
 _LONGEST = 200
 _PATIENCE_SECONDS = 10.0
@@ -36,6 +36,7 @@ class RunBasis:
 
     def __init__(self, flow: "Flow", settings: "Settings", other_files: Iterable[str] = ()) -> None:
         self.code: ProjectCode = collect_code(flow, other_files)
+        self.mask = SecretMask(settings.secrets)
         self._settings = settings
         self._git: GitState | None = None
         self._packages: dict[str, str] = {}
@@ -49,7 +50,7 @@ class RunBasis:
             "code_id": self.code.id,
             "git": self._git,
             "packages": dict(self._packages),
-            "conf": {name: self._mask_secrets(value) for name, value in self._settings.conf.items()},
+            "conf": {name: self._mask_secrets(value) for name, value in mask_settings(self._settings.conf).items()},
         }
 
     @property

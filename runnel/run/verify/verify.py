@@ -58,7 +58,9 @@ def _verify_step(run_context: "RunContext", task: Task, step: StepResult) -> Ste
         return replace(step, state="cancelled", reason="cancelled")
     except Exception as error:
         run_context.log.write(f"trace of verifying {task.table}\n{format_full_trace(error)}")
-        result = replace(step, state="failed", error=to_task_error(error, task, run_context.root))
+        task_error = to_task_error(error, task, run_context.root)
+        run_context.spec.mask.hide_in_error(task_error)
+        result = replace(step, state="failed", error=task_error)
     finally:
         run_context.report_event(Event("end", table=task.table, action="verify"))
     run_context.log.write(f"verified {task.table} in {time.monotonic() - started:.3f} s: {result.verified}")

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
+from runnel.connect.http.declared_auth import use_declared_headers
 from runnel.errors import Unreachable
 from runnel.service.alarms.secrets import reveal_secret
 
@@ -23,7 +24,14 @@ def post_alarm(channel: Mapping[str, Any], message: "AlarmMessage") -> None:
     headers |= {name: reveal_secret(value) for name, value in channel.get("headers", ())}
     body = json.dumps(message.json()).encode()
     try:
-        response = requests.post(url, data=body, headers=headers, timeout=_TIMEOUT_SECONDS, allow_redirects=False)
+        response = requests.post(
+            url,
+            data=body,
+            headers=headers,
+            auth=use_declared_headers,
+            timeout=_TIMEOUT_SECONDS,
+            allow_redirects=False,
+        )
     except (requests.RequestException, ValueError) as error:  # a header that can't be sent is a ValueError
         what = f"{urlsplit(url).hostname} does not answer ({type(error).__name__})"
         raise Unreachable("ALERT_WEBHOOK", what) from None

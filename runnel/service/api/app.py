@@ -16,6 +16,7 @@ from runnel.service.api.change_poller import ChangePoller
 from runnel.service.api.metrics import metrics
 from runnel.service.api.middleware.authentication import PUBLIC_PATHS, AuthenticationMiddleware
 from runnel.service.api.middleware.idempotency import IdempotencyMiddleware
+from runnel.service.api.middleware.security_headers import SecurityHeadersMiddleware
 from runnel.service.api.middleware.tracing import TracingMiddleware
 from runnel.service.api.parameters import API_PREFIX
 from runnel.service.api.routes.lake import (
@@ -108,6 +109,7 @@ def make_app(lake: Lake) -> FastAPI:
     app.add_middleware(metrics.RequestMetricsMiddleware, registry=app.state.registry)
     if tracing.configure(lake.settings.telemetry, lake.settings.name):
         app.add_middleware(TracingMiddleware)
+    app.add_middleware(SecurityHeadersMiddleware)
     app.openapi = lambda: _build_openapi(app)  # type: ignore[method-assign]
     return app
 

@@ -31,6 +31,7 @@ _STATUSES = {
     "DIFF_TOO_LARGE": 422,
     "EVENTS_MALFORMED": 422,
     "EVENTS_TOO_LARGE": 413,
+    "FILES_TOO_LARGE": 413,
     "EVENTS_MEDIA_TYPE": 415,
     "RELEASE_MEDIA_TYPE": 415,
 }
@@ -45,6 +46,7 @@ _MEANINGS = {
     409: "The request conflicts with the current state",
     413: "The request is too large",
     415: "The media type is not supported",
+    416: "The file has none of the requested bytes",
     422: "The request is invalid",
     500: "A defect of the service; the trace is in its log",
     503: "A required system does not answer",
@@ -186,8 +188,13 @@ def _handle_runnel_error(request: Request, error: Exception) -> JSONResponse:
         LOG.error("%s %s failed", request.method, request.url.path, exc_info=error)
     caller = getattr(request.state, "caller", None)
     if caller is not None and caller.is_limited:  # a near miss must not reveal names that the token may not see
-        error.what = error.what.partition("; close: ")[0]
+        hide_near_miss(error)
     return to_problem_response(error)
+
+
+def hide_near_miss(error: RunnelError) -> None:
+    """Remove the nearest correct name from an error's text."""
+    error.what = error.what.partition("; close: ")[0]
 
 
 def _handle_invalid_request(request: Request, error: Exception) -> JSONResponse:

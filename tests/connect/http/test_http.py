@@ -10,7 +10,7 @@ import pytest
 from runnel.connect.feed import failpoints
 from runnel.lake import failpoints as of_lake
 from tests.run.project import Project, did
-from tests.servers.http_server import Server
+from tests.servers.http_server import Server, write_netrc
 
 SCHEMA = "id long, at timestamp, amount decimal(22,2)"
 
@@ -203,6 +203,19 @@ def test_secrets_are_nowhere(shop: Project, server: Server, monkeypatch: pytest.
         told += path.read_bytes().decode(errors="replace") if path.is_file() else ""
     for secret in ("4711", "08 15", "08+15", "08%2015"):
         assert secret not in told
+
+
+def test_the_declared_token_is_sent_though_netrc_knows_the_host(
+    shop: Project, server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    write_netrc(tmp_path, monkeypatch)
+    monkeypatch.setenv("API_TOKEN", "tok")
+    declare(shop, server.url("/all"), ', headers={"Authorization": rn.secret("API_TOKEN")}')
+    shop.run()
+    declare(shop, server.url("/page"), "")
+    shop.run()
+    assert {request.headers.get("Authorization") for request in server.asked("/all")} == {"tok"}
+    assert {request.headers.get("Authorization") for request in server.asked("/page")} == {None}
 
 
 def test_a_secret_that_is_not_set_is_named(shop: Project, server: Server) -> None:

@@ -2,11 +2,12 @@
 
 import hashlib
 import hmac
+from pathlib import Path
 
 import pytest
 
 from tests.connect.sinks.sink_project import Shop
-from tests.servers.http_server import Server
+from tests.servers.http_server import Server, write_netrc
 
 
 def declare(shop: Shop, hook: Server, options: str = "") -> None:
@@ -74,6 +75,16 @@ def test_who_knows_the_secret_can_tell_who_sent_it(shop: Shop, hook: Server, mon
     (post,) = hook.posts
     made = hmac.new(b"s3cret", post.body, hashlib.sha256).hexdigest()
     assert post.headers["X-Runnel-Signature"] == f"sha256={made}" and post.headers["X-Team"] == "data"
+
+
+def test_the_declared_token_is_sent_though_netrc_knows_the_host(
+    shop: Shop, hook: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    write_netrc(tmp_path, monkeypatch)
+    monkeypatch.setenv("HOOK_TOKEN", "t0ken")
+    declare(shop, hook, ', token=rn.secret("HOOK_TOKEN")')
+    shop.run()
+    assert [post.headers["Authorization"] for post in hook.posts] == ["Bearer t0ken"]
 
 
 PASSING = {"an error": ("status", 503), "too many": ("status", 429), "hung up": ("drop", None)}

@@ -21,7 +21,7 @@ from runnel.service.alarms.command_channel import run_command
 from runnel.service.alarms.email_channel import send_email
 from runnel.service.alarms.message import AlarmMessage
 from runnel.service.alarms.notifier import Notifier
-from tests.servers.http_server import Server, certificate
+from tests.servers.http_server import Server, certificate, write_netrc
 from tests.servers.smtp import Server as MailServer
 from tests.service.alarms.monitored_lake import Site
 
@@ -195,6 +195,17 @@ def test_secrets_come_from_the_environment(site: Told, hook: Server, monkeypatch
     site.tell()
     assert site.known()[0].told_at is not None
     assert "hush" not in catalog_text(site.store)
+
+
+def test_a_declared_header_is_sent_though_netrc_knows_the_host(
+    site: Told, hook: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    write_netrc(tmp_path, monkeypatch)
+    monkeypatch.setenv("HOOK_AUTH", "Bearer hush")
+    site.declare(listener(hook.url("/hook"), headers=[["Authorization", {"secret": "HOOK_AUTH"}]]))
+    site.ran(state="failed")
+    site.tell()
+    assert [post.headers["Authorization"] for post in hook.posts] == ["Bearer hush"]
 
 
 def test_that_it_is_over_is_told_to_whom_it_was_not_new(site: Told, hook: Server) -> None:

@@ -16,6 +16,7 @@ from runnel.model.run_request import RunRequest
 from runnel.service.api.metrics.catalog_gauges import _catalog_metrics
 from runnel.service.api.metrics.ended_runs import EndedRunMetrics
 from runnel.service.memory_usage import measure_memory_bytes
+from tests.service.api.api_server import Api
 
 STEPS = [
     {"table": "ods.a", "action": "ingest", "state": "succeeded", "spent": {"read": 2.0}},
@@ -93,3 +94,17 @@ def test_memory_is_told() -> None:
     found = measure_memory_bytes()
     assert found is None or found > 1_000_000
     assert measure_memory_bytes(2**22 + 1) is None, "a process that is not there"
+
+
+def test_made_up_methods_and_paths_share_a_time_series(seen: Api) -> None:
+    """A client without a token can send as many as it likes, and each time series stays in memory."""
+    before = {name for name in samples(seen.app.state.registry.collect()) if name[0].startswith("runnel_http")}
+    for number in range(3):
+        assert seen.session.request(f"MADE{number}", f"{seen.url}/api/v1/tables/x{number}").status_code == 401
+        assert seen.ask(f"MADE{number}", f"/tables/x{number}").status_code == 405
+        assert seen.ask("GET", f"/nothing/{number}").status_code == 404
+    added = {name for name in samples(seen.app.state.registry.collect()) if name[0].startswith("runnel_http")} - before
+    assert {labels[1] for labels in added} <= {"other", "GET"}
+    totals = {labels for labels in added if labels[0] == "runnel_http_requests_total"}
+    assert ("runnel_http_requests_total", "other", "none", "401") in totals
+    assert len(totals) <= 3

@@ -155,6 +155,35 @@ def test_a_token_for_one_branch(seen: Api, ref: str, status: int) -> None:
         assert seen.ask("POST", "/query", secret=secret, json=sql).status_code == status
 
 
+def test_a_tag_is_not_the_branch_that_it_is_named_like(api: Api) -> None:
+    api.lake.branch("old", at="v1")
+    secret = _token(api, "of-old", None, "old")
+    assert api.ask("GET", "/tables/ods.orders?at=old", secret=secret).status_code == 200
+    api.ask("DELETE", "/branches/old")
+    api.lake.tag("old", "main")
+    for ref in ("old", "old~1", "old@2099-01-01T00:00Z", api.lake.store.commit("v1").id):
+        answer = api.ask("GET", f"/tables/ods.orders?at={ref}", secret=secret)
+        assert (answer.status_code, answer.json()["what"]) == (404, "there is no branch `old`")
+    sql = {"sql": "select count(*) as n from ods.orders", "at": "old"}
+    assert api.ask("POST", "/query", secret=secret, json=sql).json()["code"] == "BRANCH_UNKNOWN"
+
+
+def test_near_misses_name_no_hidden_branches_and_tags(api: Api) -> None:
+    api.lake.tag("beefed", "main")
+    api.lake.branch("devil")
+    limited, secret = _token(api, "of-dev", None, "dev"), _token(api, "of-orders", ("ods.*",), None)
+    refused = api.ask("GET", "/tables/ods.orders?at=beefe", secret=limited)
+    assert (refused.status_code, refused.json()["code"]) == (403, "TOKEN_LIMITED")
+    api.ask("DELETE", "/branches/dev")
+    texts = [refused.text]
+    texts += [api.ask("GET", "/tables/ods.orders?at=dev", secret=limited).text]
+    for ref in ("beefe", "devi"):
+        texts.append(api.ask("GET", f"/tables/ods.orders?at={ref}", secret=secret).text)
+        sql = {"sql": "select count(*) as n from ods.orders", "at": ref}
+        texts.append(api.ask("POST", "/query", secret=secret, json=sql).text)
+    assert not [text for text in texts if "beefed" in text or "devil" in text]
+
+
 def test_commits_of_one_branch(seen: Api) -> None:
     secret = _token(seen, "of-dev", None, "dev")
     shared, own = seen.lake.store.commit("v1").id, seen.lake.store.commit("dev").id

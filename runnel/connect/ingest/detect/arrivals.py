@@ -45,7 +45,11 @@ def find_file_changes(
     identify_rows = partial(_identify_rows, read_options, files.format)
     checked_at_ns = time.time_ns()
     is_remote = is_object_url(files.glob)
-    listed_files = _list_objects(files.glob, storage or {}) if is_remote else list_files(root, files.glob)
+    listed_files = (
+        _list_objects(files.glob, storage or {})
+        if is_remote
+        else list_files(root, files.glob, follow_links=files.follow_links)
+    )
     live_records = {path: old for path, old in previous_files.items() if not old.is_removed}
     vanished = [old for path, old in live_records.items() if path not in listed_files]
     differing = [

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from runnel.connect.ingest.detect.listing import ListedSourceFile
 from runnel.errors import RunnelError
+from runnel.private_files import create_private_file, create_private_folder
 
 _SECOND_NS = 1_000_000_000
 _FINE_CLOCK_NS, _COARSE_CLOCK_NS = (
@@ -77,7 +78,8 @@ class DigestCache:
             connection.executemany(_INSERT, rows)
 
     def _open(self) -> sqlite3.Connection:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        create_private_folder(self.path.parent)
+        create_private_file(self.path)
         connection = sqlite3.connect(self.path, timeout=5)
         try:
             connection.execute(_CREATE)

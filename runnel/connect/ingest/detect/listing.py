@@ -5,11 +5,11 @@ import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, takewhile
 from pathlib import Path
-from stat import S_ISREG
+from stat import S_ISLNK, S_ISREG
 
-from runnel.errors import RunnelError, find_nearest
+from runnel.errors import Mistake, RunnelError, find_nearest
 from runnel.names import quote_value
 
 _OBJECT_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
@@ -44,17 +44,19 @@ def is_object_url(path: str) -> bool:
     return _OBJECT_URL.match(path) is not None
 
 
-def list_files(root: Path, pattern: str) -> dict[str, ListedSourceFile]:
+def list_files(root: Path, pattern: str, *, follow_links: bool = False) -> dict[str, ListedSourceFile]:
     """Return the files that a glob matches, by path and sorted.
 
     Skips hidden files, folders, broken links, and files that by their names are unfinished or no data (`_SUCCESS`).
+    Raises for a link that leads out of the folder that the glob names, unless `follow_links`.
     """
-    return {file.path: file for file in sorted(_iterate_files(root, pattern), key=lambda file: file.path)}
+    files = _iterate_files(root, pattern, follow_links)
+    return {file.path: file for file in sorted(files, key=lambda file: file.path)}
 
 
-def find_first_file(root: Path, pattern: str) -> ListedSourceFile | None:
+def find_first_file(root: Path, pattern: str, *, follow_links: bool = False) -> ListedSourceFile | None:
     """Return the first, by path, of some files that a glob matches, without listing all of a large folder."""
-    return min(islice(_iterate_files(root, pattern), 100), key=lambda file: file.path, default=None)
+    return min(islice(_iterate_files(root, pattern, follow_links), 100), key=lambda file: file.path, default=None)
 
 
 def is_ignored(path: str, pattern: str) -> bool:
@@ -74,17 +76,54 @@ def is_ignored(path: str, pattern: str) -> bool:
     )
 
 
-def _iterate_files(root: Path, pattern: str) -> Iterator[ListedSourceFile]:
+class _MatchedFolder:
+    """The folder whose files a glob matches. Whoever writes files there must not choose what else is read."""
+
+    def __init__(self, name: str, real_path: str) -> None:
+        self.name = name
+        self._real_path = real_path
+        self._checked_folders: set[str] = set()
+
+    @classmethod
+    def of_pattern(cls, root: Path, pattern: str) -> "_MatchedFolder | None":
+        """Return the folder before the first wildcard, wherever links to it lead; None for the path of one file."""
+        if not glob.has_magic(pattern):
+            return None
+        names = list(takewhile(lambda name: not glob.has_magic(name), pattern.split("/")))
+        name = "/".join(names) or ("/" if pattern.startswith("/") else ".")
+        return cls(name, os.path.realpath(root / name))
+
+    def check_inside(self, path: str, absolute_path: str, is_link: bool) -> None:
+        """Raise if a file is, or lies behind, a link that leads out of the folder; costs nothing for most files."""
+        parent = absolute_path.rpartition("/")[0]
+        if not is_link and parent in self._checked_folders:
+            return
+        real_path = os.path.realpath(absolute_path)
+        if os.path.commonpath((self._real_path, real_path)) != self._real_path:
+            what = f"{quote_value(path)} is behind a link that leads out of {quote_value(self.name)}, to {real_path}"
+            fix = "copy the file into the folder, or declare rn.files(..., follow_links=True) if you trust all links"
+            raise Mistake("SOURCE_FILE_LINK", what, at=path, fix=fix)
+        if not is_link:
+            self._checked_folders.add(parent)
+
+
+def _iterate_files(root: Path, pattern: str, follow_links: bool) -> Iterator[ListedSourceFile]:
+    folder = None if follow_links else _MatchedFolder.of_pattern(root, pattern)
     for name in glob.iglob(pattern, root_dir=root, recursive=True):  # noqa: PTH207 - pathlib's follows no links in **
         path = os.path.normpath(name)
         if is_ignored(path, pattern):
             continue
+        absolute_path = f"{root}/{path}" if path[0] != "/" else path
         try:
-            file_stat = os.stat(f"{root}/{path}" if path[0] != "/" else path)  # noqa: PTH116
+            file_stat = os.lstat(absolute_path)
+            is_link = S_ISLNK(file_stat.st_mode)
+            file_stat = os.stat(absolute_path) if is_link else file_stat  # noqa: PTH116
         except OSError:  # removed in the meantime, or a broken link
             continue
         if S_ISREG(file_stat.st_mode):
             _check_encodable(path)
+            if folder is not None:
+                folder.check_inside(path, absolute_path, is_link)
             yield ListedSourceFile(path, file_stat.st_size, file_stat.st_mtime_ns)
 
 

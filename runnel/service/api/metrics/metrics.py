@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from runnel.client.lake import Lake
 
 router = APIRouter(tags=["service"])
+# Any client, even one without a token, can send any word as a method, and every label value stays in memory.
+_METHODS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
 _TEXT = {"content": {"text/plain": {"schema": {"type": "string"}}}, "description": "The figures"}
 
 
@@ -42,7 +44,7 @@ class RequestMetricsMiddleware:
 
         async def send_counted(message: "Message") -> None:
             if message["type"] == "http.response.start":
-                route = (scope["method"], get_route_path(scope))
+                route = (get_method_label(scope), get_route_path(scope))
                 self._requests.labels(*route, str(message["status"])).inc()
                 self._seconds.labels(*route).observe(time.perf_counter() - started_at)
             await send(message)
@@ -68,6 +70,15 @@ def build_registry(lake: "Lake") -> CollectorRegistry:
 def show_metrics(request: Request) -> PlainTextResponse:
     """Return all metrics in Prometheus' text format."""
     return PlainTextResponse(generate_latest(request.app.state.registry), media_type=CONTENT_TYPE_LATEST)
+
+
+def get_method_label(scope: "Scope") -> str:
+    """Return the method of a request, or `other` for one that no route has.
+
+    >>> get_method_label({"method": "GET"}), get_method_label({"method": "X17"})
+    ('GET', 'other')
+    """
+    return scope["method"] if scope["method"] in _METHODS else "other"
 
 
 def get_route_path(scope: "Scope") -> str:

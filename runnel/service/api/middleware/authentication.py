@@ -20,7 +20,7 @@ from runnel.service.api.middleware.token_scope import check_path
 from runnel.service.api.middleware.token_uses import TokenUses
 from runnel.service.api.middleware.token_watch import serve_while_valid
 from runnel.service.api.parameters import API_PREFIX, EVENTS_PATH
-from runnel.service.api.problem_json import to_problem_response
+from runnel.service.api.problem_json import hide_near_miss, to_problem_response
 
 if TYPE_CHECKING:
     from starlette.responses import Response
@@ -59,6 +59,7 @@ class AuthenticationMiddleware:
             await to_problem_response(denied, denied.status, denied.headers)(scope, receive, send)
             return
         except RunnelError as error:
+            hide_near_miss(error)  # of a limited token: it may be a name that the token may not see
             await to_problem_response(error)(scope, receive, send)
             return
         scope.setdefault("state", {})["caller"] = token

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
 
 from runnel.errors import Mistake
-from runnel.lake.history.branches import get_branch
-from runnel.lake.history.commits import walk_lines as history
+from runnel.lake.history.commits import walk_lines
 from runnel.lake.history.refs import read_head, resolve_ref
 from runnel.names import looks_like_commit, quote_value
 from runnel.service.api.parameters import API_PREFIX
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
 
     from runnel.lake.catalog.database import Database
     from runnel.lake.control.tokens import Token
+    from runnel.lake.history.commits import Commit
 
 _GENERAL_PATHS = re.compile(rf"/openapi\.json|{API_PREFIX}/(token|tables|query)")
 _TABLE_PATHS = re.compile(
@@ -60,16 +60,25 @@ def check_ref(connection: "Connection", token: "Token", ref: str) -> None:
     Tags are refused: a tag may be moved between this check and the read.
     """
     branch_name = token.branch
-    if branch_name is None or ref == branch_name or ref.startswith((f"{branch_name}~", f"{branch_name}@")):
+    if branch_name is None:
         return
-    if looks_like_commit(ref):
-        commit = resolve_ref(connection, ref)
-        head_commit = read_head(connection, get_branch(connection, branch_name).name)
-        ancestors = history(connection, head_commit.line, head_commit.seq)
-        if commit.id.startswith(ref) and any(commit.line == line and commit.seq <= seq for line, seq in ancestors):
-            return
+    head_commit = read_head(connection, branch_name)  # raises if the branch was deleted: a tag may have its name now
+    if ref == branch_name or ref.startswith((f"{branch_name}~", f"{branch_name}@")):
+        return
+    if looks_like_commit(ref) and _is_ancestor(connection, ref, head_commit):
+        return
     what = f"the token `{token.name}` may only see {_describe_limits(token)}, not {quote_value(ref)}"
     raise Mistake(_CODE, what, fix=f"request at={branch_name}, or a commit of that branch by its id")
+
+
+def _is_ancestor(connection: "Connection", commit_id: str, head_commit: "Commit") -> bool:
+    """Tell whether the start of a commit's id names one that a branch has; what else it names is not said."""
+    try:
+        commit = resolve_ref(connection, commit_id)
+    except Mistake:
+        return False
+    ancestors = walk_lines(connection, head_commit.line, head_commit.seq)
+    return commit.id.startswith(commit_id) and any(commit.line == line and commit.seq <= seq for line, seq in ancestors)
 
 
 def _describe_limits(token: "Token") -> str:

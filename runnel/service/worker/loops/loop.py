@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from runnel.errors import RunnelError, Unreachable, find_disk_full
+from runnel.model.secret_mask import SecretMask
 
 if TYPE_CHECKING:
     from runnel.service.worker.loops.loop_context import LoopContext
@@ -67,6 +68,7 @@ class Loop(ABC):
                 self._handle_failure(find_disk_full(error) or wrapped_error)
 
     def _handle_failure(self, error: RunnelError) -> None:
+        SecretMask(self.context.lake.settings.secrets).hide_in_error(error)
         LOG.error("%s failed", self.name, exc_info=error)
         if self.stop.is_set():
             return

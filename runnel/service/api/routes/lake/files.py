@@ -1,18 +1,17 @@
 """Routes for files in tables: list, download, upload and remove."""
 
 import shutil
-import tarfile
-from itertools import islice
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from itertools import chain, islice
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import quote
 
 from anyio import to_thread
 from fastapi import APIRouter, Query, Request, Response
 from fastapi import Path as PathParameter
-from fastapi.responses import FileResponse
 from pydantic import BaseModel
-from starlette.background import BackgroundTask
-from starlette.requests import ClientDisconnect
 
 from runnel import temp_dirs
 from runnel.errors import Mistake, close_hint
@@ -33,12 +32,13 @@ from runnel.service.api.parameters import (
     TablePath,
     Text,
 )
-from runnel.service.api.problem_json import error_responses
+from runnel.service.api.problem_json import error_responses, to_problem_response
+from runnel.service.api.streamed_response import DownloadRange, StreamedResponse
+from runnel.service.api.uploads import check_upload_path, receive_body, unpack_archive
 
 router = APIRouter(tags=["files"])
 _BINARY = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
 _BINARY_SCHEMA = {"schema": {"type": "string", "format": "binary"}}
-_MAX_NAME_BYTES = 255
 GlobQuery = Annotated[Ref | None, Query(description="Which files: `*` stays within a folder, `**` crosses folders.")]
 RemovedGlobQuery = Annotated[
     Text, Query(description="Which files: `*` stays within a folder, `**` crosses folders.", examples=["2026/*"])
@@ -104,44 +104,45 @@ def list_files(
 @router.get(
     "/files/{table}/{path:path}",
     summary="Download a file",
-    response_class=FileResponse,
-    responses={**error_responses(304, 404), 200: {"content": _BINARY, "description": "The contents, verified"}},
+    response_class=StreamedResponse,
+    responses={
+        **error_responses(304, 404, 416),
+        200: {"content": _BINARY, "description": "The contents, verified"},
+        206: {"content": _BINARY, "description": "The part that the header `Range` names"},
+    },
 )
 def download_file(
     request: Request, lake: LakeDependency, table: TablePath, path: FilePath, at: RefQuery = "main"
 ) -> Response:
-    """Return the contents of a file at a version."""
-    from runnel.lake.files.get import get_files
+    """Return the contents of a file at a version, or a range of them; if they are damaged, the answer is cut off."""
+    from runnel.lake.files.get import open_file
 
     commit, name, tagged = lake.store.commit(at), TableName.parse(table), Response()
     _check_file_exists(lake.store, name, path, commit.id)
     set_etag(request, tagged, commit.id)
-    folder = Path(temp_dirs.create("get"))
-    try:
-        get_files(lake.store, name, _escape_glob(path), folder, at=commit.id)
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
-    file_headers = {
-        **{key: tagged.headers[key] for key in ("etag", "cache-control")},
-        "X-Content-Type-Options": "nosniff",
-    }
-    cleanup = BackgroundTask(shutil.rmtree, folder, ignore_errors=True)
-    media_type = "application/octet-stream"
-    return FileResponse(
-        folder / path, media_type=media_type, headers=file_headers, filename=path.rpartition("/")[2], background=cleanup
-    )
+    with ExitStack() as opened:
+        file, chunks = opened.enter_context(open_file(lake.store, name, path, at=commit.id))
+        requested = None if "if-range" in request.headers else request.headers.get("range")  # our ETags are weak
+        download_range = DownloadRange.parse(requested, file.size or 0)
+        if download_range is not None and not download_range.is_satisfiable:
+            return _refuse_range(path, download_range)
+        first_chunk = next(chunks, b"")  # an error in it is answered as one
+        headers = {key: tagged.headers[key] for key in ("etag", "cache-control")}
+        headers["Content-Disposition"] = _attachment(path.rpartition("/")[2])
+        close = opened.pop_all().close
+    return _stream_file(chain([first_chunk], chunks), close, file.size or 0, download_range, headers)
 
 
 @router.put(
     "/files/{table}/{path:path}",
     response_model=UploadResultView,
     summary="Upload a file",
-    responses=error_responses(404, 409),
+    responses=error_responses(404, 409, 413),
     openapi_extra={"requestBody": {"content": _BINARY, "required": True}},
 )
 async def upload_file(
     request: Request,
+    lake: LakeDependency,
     store: StoreDependency,
     table: TablePath,
     path: FilePath,
@@ -150,11 +151,11 @@ async def upload_file(
 ) -> dict[str, Any]:
     """Put a file into a table as one commit; the table is created if it does not exist. The file is durable then."""
     name = TableName.parse(table)
-    _check_upload_path(path)
+    check_upload_path(path)
     folder = Path(temp_dirs.create("put"))
     try:
         file = folder / path.rpartition("/")[2]
-        await _receive_body(request, file)
+        await receive_body(request, file, lake.settings.max_upload_bytes)
         return await to_thread.run_sync(lambda: _put_path(store, name, file, path, branch, message))
     finally:
         await to_thread.run_sync(lambda: shutil.rmtree(folder, ignore_errors=True))
@@ -164,11 +165,12 @@ async def upload_file(
     "/files/{table}",
     response_model=UploadResultView,
     summary="Upload several files",
-    responses=error_responses(404, 409),
+    responses=error_responses(404, 409, 413),
     openapi_extra={"requestBody": {"content": {"application/x-tar": _BINARY_SCHEMA}, "required": True}},
 )
 async def upload_archive(
     request: Request,
+    lake: LakeDependency,
     store: StoreDependency,
     table: TablePath,
     branch: BranchQuery = "main",
@@ -178,7 +180,7 @@ async def upload_archive(
     name = TableName.parse(table)
     folder = Path(temp_dirs.create("put"))
     try:
-        await _receive_body(request, folder / "archive.tar")
+        await receive_body(request, folder / "archive.tar", lake.settings.max_upload_bytes)
         return await to_thread.run_sync(lambda: _put_archive(store, name, folder, branch, message))
     finally:
         await to_thread.run_sync(lambda: shutil.rmtree(folder, ignore_errors=True))
@@ -209,34 +211,10 @@ def remove_files(
     }
 
 
-async def _receive_body(request: Request, file: Path) -> None:
-    """Write the body of a request to a file."""
-    try:
-        with file.open("wb") as target:
-            async for chunk in request.stream():
-                await to_thread.run_sync(target.write, chunk)
-    except ClientDisconnect as error:
-        raise Mistake("REQUEST_CUT", "the upload is incomplete", fix="send it again") from error
-
-
 def _put_archive(store: Store, table: TableName, folder: Path, branch: str, message: str | None) -> dict[str, Any]:
-    files = folder / "files"
-    try:
-        with tarfile.open(folder / "archive.tar", "r:") as archive:
-            for member in archive:
-                if not member.isreg():
-                    what = f"{quote_value(member.name)} of the archive is not a file"
-                    raise Mistake("FILES_ARCHIVE", what, fix="send files only, each with its whole path")
-                _check_upload_path(member.name)
-                archive.extract(member, files, filter="data")
-    except (tarfile.TarError, UnicodeError, ValueError) as error:
-        what = f"the body is not a tar archive: {error}"
-        raise Mistake("FILES_ARCHIVE", what, fix="send an archive that is not compressed") from error
-    except (FileExistsError, IsADirectoryError, NotADirectoryError) as error:
-        what = "a path of the archive is both a file and a folder"
-        raise Mistake("FILES_ARCHIVE", what, fix="send each file once, with its whole path") from error
-    (folder / "archive.tar").unlink()
-    files.mkdir(exist_ok=True)
+    archive, files = folder / "archive.tar", folder / "files"
+    unpack_archive(archive, files)
+    archive.unlink()
     return _put_path(store, table, files, "", branch, message)
 
 
@@ -250,38 +228,52 @@ def _put_path(
     return {"table": str(table), "commit": result.commit.id if result.commit else None, **counts}
 
 
-def _check_upload_path(path: str) -> None:
-    """Refuse a path that the lake, or the disk on which uploads are staged, can't hold."""
-    from runnel.lake.files.paths import check_path
-
-    if any(len(name.encode()) > _MAX_NAME_BYTES for name in check_path(path).split("/")):
-        what = f"a name in {quote_value(path)} is too long"
-        raise Mistake("FILES_PATH", what, fix=f"choose one of at most {_MAX_NAME_BYTES} bytes")
-
-
 def _check_file_exists(store: Store, table: TableName, path: str, commit: str) -> None:
     """Raise if there is no such file; a folder doesn't count."""
     from runnel.lake.files.ls import list_files
-    from runnel.lake.files.paths import find_nearest_path
+    from runnel.lake.files.paths import escape_glob, find_nearest_path
 
-    if any(file.path == path for file in list_files(store, table, _escape_glob(path), at=commit)):
+    if any(file.path == path for file in list_files(store, table, escape_glob(path), at=commit)):
         return
     suggestion = find_nearest_path(path, (file.path for file in list_files(store, table, at=commit)))
     what = f"there is no file {quote_value(path)} in `{table}`" + close_hint(suggestion)
     raise Mistake("FILE_UNKNOWN", what, fix=f"`runnel ls {table}` lists them")
 
 
-def _escape_glob(path: str) -> str:
-    """Return the glob that matches just this path, and nothing below it.
+def _stream_file(
+    chunks: Iterator[bytes],
+    close: Callable[[], object],
+    size: int,
+    download_range: DownloadRange | None,
+    headers: dict[str, str],
+) -> StreamedResponse:
+    headers |= {"Accept-Ranges": "bytes", "Content-Length": str(size)}
+    media_type = "application/octet-stream"
+    if download_range is None:
+        return StreamedResponse(chunks, close, media_type=media_type, headers=headers)
+    headers |= {
+        "Content-Length": str(download_range.end - download_range.start),
+        "Content-Range": f"bytes {download_range.start}-{download_range.end - 1}/{size}",
+    }
+    return StreamedResponse(
+        download_range.select(chunks), close, media_type=media_type, headers=headers, status_code=206
+    )
 
-    >>> _escape_glob("in/a*.csv"), _escape_glob("in/a.csv")
-    ('in/a[*].csv', '[i]n/a.csv')
+
+def _refuse_range(path: str, download_range: DownloadRange) -> Response:
+    what = f"{quote_value(path)} has {download_range.size} bytes, and the header `Range` names none of them"
+    error = Mistake("RANGE_BEYOND_END", what, fix="leave out the header, or choose an earlier start")
+    return to_problem_response(error, 416, {"Content-Range": f"bytes */{download_range.size}"})
+
+
+def _attachment(name: str) -> str:
+    """Return the header that lets a browser save a file under its name.
+
+    >>> _attachment("a.csv"), _attachment("a b.csv")
+    ('attachment; filename="a.csv"', "attachment; filename*=utf-8''a%20b.csv")
     """
-    escaped = "".join(f"[{character}]" if character in "*?[" else character for character in path)
-    index = next((index for index, character in enumerate(path) if character not in "!]/"), None)
-    if escaped != path or index is None:
-        return escaped
-    return f"{path[:index]}[{path[index]}]{path[index + 1 :]}"
+    quoted_name = quote(name, safe="")
+    return f'attachment; filename="{name}"' if quoted_name == name else f"attachment; filename*=utf-8''{quoted_name}"
 
 
 def _file_to_json(file: Any) -> dict[str, Any]:

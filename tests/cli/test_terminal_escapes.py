@@ -49,3 +49,15 @@ def test_commands_print_in_one_place() -> None:
         if isinstance(node, ast.Call) and ast.unparse(node.func) in PRINTERS
     }
     assert calls == {"main.py: click.echo", "output.py: click.echo", "output.py: click.confirm"}
+
+
+def test_rows_to_correct_are_exact_in_a_file(shop: Callable[..., Done], tmp_path: Path) -> None:
+    (tmp_path / "flows").mkdir(exist_ok=True)
+    (tmp_path / "flows" / "notes.py").write_text(
+        'import runnel as rn\n\nrn.source("ods.notes", rn.files("notes.csv", schema="id long, note string"), '
+        'on_bad="quarantine")\n'
+    )
+    row = f"x,a{OVERRIDE}\u200b\x07"
+    (tmp_path / "notes.csv").write_text(f"id,note\n1,good\n{row}\n")
+    assert shop("run", "-s", "ods.notes").code == 0
+    assert row in shop("quarantine", "ods.notes", "--raw").out

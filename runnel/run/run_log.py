@@ -19,7 +19,6 @@ class RunLog:
     def __init__(self, folder: Path, run: str, mask: SecretMask = _NO_SECRETS) -> None:
         self.path = folder / f"{run}.log"
         create_private_folder(folder)
-        create_private_file(self.path)
         self._guard = threading.Lock()
         self._mask = mask
 
@@ -27,8 +26,10 @@ class RunLog:
         """Append text with the time; if the disk is full, the text is lost and the run goes on."""
         stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         line = show_invisible(self._mask.hide(text.rstrip()))
-        with suppress(OSError), self._guard, self.path.open("a", encoding="utf-8") as file:
-            file.write(f"{stamp} {line}\n")
+        with suppress(OSError), self._guard:
+            create_private_file(self.path)
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(f"{stamp} {line}\n")
 
     def write_event(self, event: Event) -> None:
         """Append an event, unless it is mere progress."""

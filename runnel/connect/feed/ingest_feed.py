@@ -28,7 +28,7 @@ from runnel.connect.feed.state import compute_content, record_feed_state
 from runnel.connect.feed.target_comparison import TargetComparison
 from runnel.connect.feed.upsert import KeyPaths, displace_places, displace_rows
 from runnel.connect.files.file_patterns import LocalFile, make_local_file
-from runnel.connect.ingest.bad_rows import QuarantineOutput, QuarantineTarget
+from runnel.connect.ingest.bad_rows import QuarantineOutput, QuarantineTarget, load_quarantine_metadata
 from runnel.connect.ingest.batch_reader import IngestBatch, prepare_target, read_batch
 from runnel.connect.ingest.ingest import IngestResult, IngestTarget
 from runnel.connect.ingest.shared_scratch import SharedScratch, open_scratch
@@ -55,7 +55,7 @@ def ingest_feed(
     Raises if rows are bad and the source's `on_bad` is "stop"; then nothing must be published.
     """
     runner = _choose_runner(target, feed, changes)
-    quarantine_metadata = _load_quarantine(target)
+    quarantine_metadata = load_quarantine_metadata(target)
     if quarantine_metadata is not None and isinstance(feed, QuarantiningFeed):
         feed.quarantine_to(
             QuarantineOutput(target.store.files, target.run, QuarantineTarget(drop_history(quarantine_metadata)))
@@ -118,13 +118,6 @@ def _choose_runner(target: IngestTarget, feed: Feed, changes: FeedChanges) -> Wo
     if changes.estimate_bytes is None or not isinstance(feed, UnitFeed):
         return ProcessRunner(READ_BY_ONE_PROCESS)
     return target.choose_runner(changes.estimate_bytes)
-
-
-def _load_quarantine(target: IngestTarget) -> "TableMetadata | None":
-    """Return the metadata of the quarantine table that bad rows are written for, if they are set aside."""
-    if target.source.on_bad != "quarantine":
-        return None
-    return quarantine.load_or_build_metadata(target.store, target.quarantine, target.source.table)
 
 
 def _is_reread(target: IngestTarget, fetched: FetchedRows) -> bool:

@@ -14,7 +14,7 @@ from runnel.connect.files.csv import CsvReader
 from runnel.connect.files.file_patterns import LocalFile
 from runnel.connect.files.format_reader import BadRow
 from runnel.connect.files.jsonl import JsonReader
-from runnel.connect.load import quarantine_files
+from runnel.connect.load import quarantine, quarantine_files
 from runnel.connect.load.quarantine_files import BufferedQuarantineWriter, QuarantineFileWriter, find_owner
 from runnel.connect.load.quarantined_row import QuarantinedRow
 from runnel.connect.load.type_inference import FilesWithBadRows, InferredTypes, iterate_bad_rows
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
 
     from runnel.connect.files.open_files import AnyReader
+    from runnel.connect.ingest.ingest import IngestTarget
     from runnel.lake.warehouse_files import FileAccess
 
 
@@ -51,6 +52,13 @@ class QuarantineTarget:
     metadata: "TableMetadata"
     restore: Callable[[QuarantinedRow], QuarantinedRow] | None = None
     example_count: int = 0
+
+
+def load_quarantine_metadata(target: "IngestTarget") -> "TableMetadata | None":
+    """Return the metadata of the quarantine table that bad rows are written for, if they are set aside."""
+    if target.source.on_bad != "quarantine":
+        return None
+    return quarantine.load_or_build_metadata(target.store, target.quarantine, target.source.table)
 
 
 @dataclass(frozen=True)

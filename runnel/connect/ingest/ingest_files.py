@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from runnel import temp_dirs
 from runnel.connect.ingest import failpoints
-from runnel.connect.ingest.bad_rows import QuarantineTarget
+from runnel.connect.ingest.bad_rows import QuarantineTarget, load_quarantine_metadata
 from runnel.connect.ingest.batch_reader import IngestBatch, prepare_target, read_batch
 from runnel.connect.ingest.detect.file_changes import FileChanges, ProcessedFilesLoader
 from runnel.connect.ingest.detect.listing import is_object_url
@@ -38,7 +38,7 @@ def ingest_files(
     If files change while they are read, the others are read again without them: a changed file may have determined a
     column's type.
     """
-    store, base, quarantine_metadata = target.store, target.base, _load_quarantine(target)
+    store, base, quarantine_metadata = target.store, target.base, load_quarantine_metadata(target)
     for _ in range(_ATTEMPTS):
         replaced_files = find_replaced_files(store, base, file_changes, load_processed_files)
         from_scratch = base is None or (file_changes.has_new_read_options and replaced_files.is_everything)
@@ -65,13 +65,6 @@ def ingest_files(
             )
         file_changes = remaining
     raise describe_changed_file(min(changed_paths))
-
-
-def _load_quarantine(target: IngestTarget) -> "TableMetadata | None":
-    """Return the metadata of the quarantine table that bad rows are written for, if they are set aside."""
-    if target.source.on_bad != "quarantine":
-        return None
-    return quarantine.load_or_build_metadata(target.store, target.quarantine, target.source.table)
 
 
 def _read_files(

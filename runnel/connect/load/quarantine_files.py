@@ -65,7 +65,7 @@ class QuarantineFileWriter:
 
 
 class BufferedQuarantineWriter:
-    """Writes rows that come one by one; only as many as make a batch are held in memory."""
+    """Writes single rows; holds at most one batch of them in memory."""
 
     def __init__(self, store: "FileAccess", metadata: "TableMetadata") -> None:
         self._store = store

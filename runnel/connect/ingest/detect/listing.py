@@ -77,7 +77,7 @@ def is_ignored(path: str, pattern: str) -> bool:
 
 
 class _MatchedFolder:
-    """The folder whose files a glob matches. Whoever writes files there must not choose what else is read."""
+    """The folder whose files a glob matches. Users who write files there must not choose what else is read."""
 
     def __init__(self, name: str, real_path: str) -> None:
         self.name = name
